@@ -1,0 +1,23 @@
+"""The method: pure functions over tensors, with no engine and no input or output in them."""
+
+from sere.routing.batch import DECODE, PADDING, PREFILL, RoutingBatch
+from sere.routing.counters import FIELDS, count
+from sere.routing.layer import LayerStatistics
+from sere.routing.policy import Phase, Policy, Routes
+from sere.routing.recipes import RECIPES, make_policy, parse_policy
+
+__all__ = [
+    "DECODE",
+    "FIELDS",
+    "PADDING",
+    "PREFILL",
+    "RECIPES",
+    "LayerStatistics",
+    "Phase",
+    "Policy",
+    "Routes",
+    "RoutingBatch",
+    "count",
+    "make_policy",
+    "parse_policy",
+]

@@ -1,0 +1,21 @@
+"""What a policy may know about a layer beyond the step's own routing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class LayerStatistics:
+    """Calibrated statistics of one MoE layer, on the device where the policy runs.
+
+    Attributes:
+        similarity: Likeness of every pair of experts, shape [E, E], float32; row u holds the
+            substitutes of u, greater is more alike, the diagonal is ignored. None where a policy
+            needs none.
+
+    """
+
+    similarity: Tensor | None = None

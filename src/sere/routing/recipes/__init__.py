@@ -1,0 +1,101 @@
+"""Recipes: a name, a triple of select, fill and weigh, and a citation.
+
+To add one, write a file with a function that returns a :class:`~sere.routing.policy.Policy` and
+add it to :data:`RECIPES`; the test matrix finds it there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable
+
+from sere.errors import PolicyError, did_you_mean
+from sere.routing.policy import Policy
+from sere.routing.recipes.controls import none, top_k
+from sere.routing.recipes.sere import sere
+
+RECIPES: dict[str, Callable[..., Policy]] = {"none": none, "top_k": top_k, "sere": sere}
+"""Registered name to the function that builds the policy."""
+
+
+def make_policy(name: str, **parameters: object) -> Policy:
+    """Build a registered policy.
+
+    Args:
+        name: Key of :data:`RECIPES`.
+        parameters: Arguments of that recipe.
+
+    Raises:
+        PolicyError: If the name or a parameter is unknown, or a value is of the wrong type or out
+            of range.
+
+    """
+    if name not in RECIPES:
+        raise PolicyError(f"there is no policy {name!r}.{did_you_mean(name, RECIPES)}")
+    recipe = RECIPES[name]
+    hints = typing.get_type_hints(recipe)
+    known = inspect.signature(recipe).parameters
+    for key, value in parameters.items():
+        if key not in known:
+            raise PolicyError(f"policy {name!r} has no parameter {key!r}.{_choices(key, list(known))}")
+        if not _fits(value, hints[key]):
+            raise PolicyError(f"{name}: {key} cannot be {value!r}; it takes {_describe(hints[key])}.")
+    return recipe(**parameters)
+
+
+def parse_policy(text: str) -> Policy:
+    """Build a policy from its short form, such as ``sere:top_s=2,threshold=0.5``.
+
+    Raises:
+        PolicyError: As :func:`make_policy`, and if the text has another form.
+
+    """
+    name, _, rest = text.strip().partition(":")
+    parameters: dict[str, object] = {}
+    for item in filter(None, (part.strip() for part in rest.split(","))):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise PolicyError(f"{text!r}: expected key=value, got {item!r}. Write NAME:key=value,key=value.")
+        if key.strip() in parameters:
+            raise PolicyError(f"{text!r}: {key.strip()!r} is given twice. Keep one of them.")
+        parameters[key.strip()] = _value(value.strip())
+    return make_policy(name, **parameters)
+
+
+def _value(text: str) -> object:
+    words: dict[str, object] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _fits(value: object, hint: object) -> bool:
+    if typing.get_origin(hint) is typing.Literal:
+        return value in typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(hint))
+    if isinstance(value, bool) or hint is bool:
+        return isinstance(value, bool) and hint is bool
+    if hint is float:
+        return isinstance(value, (int, float))
+    return isinstance(hint, type) and isinstance(value, hint)
+
+
+def _describe(hint: object) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(repr(option) for option in typing.get_args(hint))
+    if isinstance(hint, types.UnionType):
+        return " or ".join(_describe(option) for option in typing.get_args(hint))
+    names = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
+    return names.get(hint, str(hint)) if isinstance(hint, type) else str(hint)
+
+
+def _choices(key: str, known: list[str]) -> str:
+    return did_you_mean(key, known) if known else " It takes none."
