@@ -1,0 +1,5 @@
+"""``python -m sere`` is the command ``sere``."""
+
+from sere.cli import main
+
+main()

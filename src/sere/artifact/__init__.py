@@ -1,0 +1,27 @@
+"""The file format: ``sere.json`` and ``sere.safetensors``; see ``docs/artifact.md``."""
+
+from sere.artifact.artifact import Artifact
+from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS
+from sere.artifact.schema import (
+    FORMAT_VERSION,
+    CalibrationRecord,
+    LayerRecord,
+    Manifest,
+    ModelRecord,
+    OperatingPoint,
+    fingerprint,
+)
+
+__all__ = [
+    "CKA_METRICS",
+    "FIELDS",
+    "FORMAT_VERSION",
+    "METRICS",
+    "Artifact",
+    "CalibrationRecord",
+    "LayerRecord",
+    "Manifest",
+    "ModelRecord",
+    "OperatingPoint",
+    "fingerprint",
+]

@@ -1,0 +1,93 @@
+"""Which statistics an artifact stores, and which similarity follows from which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from sere.artifact.schema import LayerRecord, Manifest
+from sere.errors import ArtifactError
+
+CKA_METRICS: Final = (
+    "cka_linear_biased",
+    "cka_linear_unbiased",
+    "cka_rbf_biased",
+    "cka_rbf_unbiased",
+    "cka_poly_biased",
+    "cka_poly_unbiased",
+)
+METRICS: Final = ("frobenius", "cosine", *CKA_METRICS)
+"""Every similarity there is, the default first."""
+
+FIELDS: Final = ("gram", "gram_normalised", "norm", *METRICS)
+"""Every statistic that may be stored: ``norm`` has shape [E], the others [E, E], all float32."""
+
+
+def source_field(metric: str, fields: tuple[str, ...]) -> str | None:
+    """Name the stored field that ``metric`` is read from, or None if it is not there.
+
+    Cosine follows from ``gram_normalised``, whose entries are means of rowwise cosines.
+    """
+    if metric in fields:
+        return metric
+    return "gram_normalised" if metric == "cosine" and "gram_normalised" in fields else None
+
+
+def tensor_name(layer: str, field: str) -> str:
+    """Name of a tensor in ``sere.safetensors``."""
+    return f"{layer}.{field}"
+
+
+def similarity_from(field: str, value: Tensor) -> Tensor:
+    """Similarity matrix from its stored field, shape [E, E], float32; the diagonal is one."""
+    return value.clone().fill_diagonal_(1.0) if field == "gram_normalised" else value
+
+
+def check(manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
+    """See that the tensors are those that the manifest promises, and usable.
+
+    Raises:
+        ArtifactError: If a layer is named twice, a field or metric is unknown or cannot be served, a
+            tensor is missing, foreign, of another shape or dtype, or holds NaN or infinity.
+
+    """
+    names = [layer.name for layer in manifest.layers]
+    indices = [layer.index for layer in manifest.layers]
+    if len(set(names)) < len(names) or len(set(indices)) < len(indices):
+        raise ArtifactError("the artifact names a layer twice. Calibrate again.")
+    unknown = [field for field in manifest.fields if field not in FIELDS]
+    if unknown:
+        raise ArtifactError(
+            f"the artifact has unknown statistics {unknown}. Update sere, or calibrate again."
+        )
+    lost = [name for name in manifest.metrics if source_field(name, manifest.fields) is None]
+    if lost or manifest.default_metric not in manifest.metrics:
+        raise ArtifactError(
+            f"the artifact promises similarities {lost or [manifest.default_metric]} that it does not hold. "
+            "Calibrate again."
+        )
+    expected = {tensor_name(layer.name, field) for layer in manifest.layers for field in manifest.fields}
+    foreign = sorted(set(tensors) - expected)
+    if foreign:
+        raise ArtifactError(
+            f"the artifact holds tensors that belong to none of its layers: {foreign[:3]}. Calibrate again."
+        )
+    for layer in manifest.layers:
+        for field in manifest.fields:
+            _check_one(layer, field, tensors.get(tensor_name(layer.name, field)))
+
+
+def _check_one(layer: LayerRecord, field: str, value: Tensor | None) -> None:
+    if value is None:
+        raise ArtifactError(f"layer {layer.name} has no {field!r} in the artifact. Calibrate again.")
+    shape = (layer.num_experts,) if field == "norm" else (layer.num_experts, layer.num_experts)
+    if tuple(value.shape) != shape or value.dtype != torch.float32:
+        raise ArtifactError(
+            f"{field!r} of layer {layer.name} is {value.dtype} of shape {tuple(value.shape)}, not "
+            f"torch.float32 of shape {shape}. Take the artifact of this model, or calibrate again."
+        )
+    if not bool(value.isfinite().all()):
+        raise ArtifactError(f"{field!r} of layer {layer.name} has NaN or infinite values. Calibrate again.")

@@ -1,0 +1,133 @@
+"""Sums over tokens from which Frobenius, cosine and norms follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+_EXPERTS = 32
+_CACHED_BYTES = 4 * 2**20
+_STREAMED_BYTES = 128 * 2**20
+
+
+def symmetric_product(rows: Tensor) -> Tensor:
+    """``rows @ rows.T`` with only the upper blocks computed and mirrored.
+
+    Args:
+        rows: Shape [E, D], float64.
+
+    Returns:
+        Shape [E, E], float64, exactly symmetric.
+
+    """
+    total = rows.new_zeros(rows.shape[0], rows.shape[0])
+    _add_product(total, rows)
+    return _mirrored(total)
+
+
+def _add_product(total: Tensor, rows: Tensor) -> None:
+    """Add the upper blocks of ``rows @ rows.T`` to ``total``."""
+    for start in range(0, rows.shape[0], _EXPERTS):
+        stop = start + _EXPERTS
+        total[start:stop, start:].addmm_(rows[start:stop], rows[start:].T)
+
+
+def _mirrored(total: Tensor) -> Tensor:
+    upper = total.triu()
+    return upper + upper.triu(1).T
+
+
+def _blocks(outputs: Tensor) -> Iterator[Tensor]:
+    """Yield a few tokens at a time in float64, shape [E, B, H]: as many as a processor's cache holds."""
+    size = _CACHED_BYTES if outputs.device.type in ("cpu", "mps") else _STREAMED_BYTES
+    count = max(1, size // (8 * outputs.shape[0] * outputs.shape[2]))
+    for block in torch.split(outputs, count, 1):
+        yield block.to(exact_device(outputs), torch.float64)
+
+
+def exact_device(values: Tensor) -> torch.device:
+    """Return the device for float64 work on ``values``: their own, but for Apple's, which has none."""
+    return torch.device("cpu") if values.device.type == "mps" else values.device
+
+
+def _zeros(outputs: Tensor, *more: int) -> Tensor:
+    return torch.zeros(outputs.shape[0], *more, dtype=torch.float64, device=exact_device(outputs))
+
+
+def gram(outputs: Tensor) -> Tensor:
+    """Sum over tokens of ``<E_p(x), E_q(x)>``.
+
+    Args:
+        outputs: Outputs of all experts, shape [E, C, H], any floating dtype.
+
+    Returns:
+        Shape [E, E], float64, exactly symmetric.
+
+    """
+    total = _zeros(outputs, outputs.shape[0])
+    for block in _blocks(outputs):
+        _add_product(total, block.flatten(1))
+    return _mirrored(total)
+
+
+def normalised_gram(outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum over tokens of the cosine of ``E_p(x)`` and ``E_q(x)``, and of ``|E_p(x)|``.
+
+    A row of length 0 has cosine 0 with everything, itself too.
+
+    Args:
+        outputs: Outputs of all experts, shape [E, C, H], any floating dtype.
+
+    Returns:
+        Shapes [E, E] and [E], float64; the first exactly symmetric.
+
+    """
+    total, lengths = _zeros(outputs, outputs.shape[0]), _zeros(outputs)
+    for block in _blocks(outputs):
+        norms = block.square().sum(2, keepdim=True).sqrt()
+        lengths += norms.sum((1, 2))
+        unit = block * torch.where(norms > 0, norms.reciprocal(), 0.0)
+        _add_product(total, unit.flatten(1))
+    return _mirrored(total), lengths
+
+
+def distances(summed: Tensor) -> Tensor:
+    """``|E_p(X) - E_q(X)|_F`` from their :func:`gram` over the tokens of X, shape [E, E], float64."""
+    own = summed.diagonal()
+    both = own.unsqueeze(0) + own.unsqueeze(1)
+    squared = both - 2 * summed
+    # What is left of a difference of equal outputs is rounding; it must not become a distance.
+    return torch.where(squared > 1e-14 * both, squared, 0.0).fill_diagonal_(0.0).sqrt()
+
+
+class Moments:
+    """Second moments of all experts' outputs over the tokens of one batch, in float64.
+
+    Attributes:
+        tokens: Tokens seen.
+        gram: Sum over tokens of ``<E_p(x), E_q(x)>``, shape [E, E].
+        normalised: The same for outputs scaled to length one, shape [E, E].
+        norm: Sum over tokens of ``|E_p(x)|``, shape [E].
+
+    """
+
+    def __init__(self, num_experts: int, device: torch.device) -> None:
+        self.tokens = 0
+        self.gram = torch.zeros(num_experts, num_experts, dtype=torch.float64, device=device)
+        self.normalised = torch.zeros_like(self.gram)
+        self.norm = torch.zeros(num_experts, dtype=torch.float64, device=device)
+
+    def add(self, outputs: Tensor) -> None:
+        """Add a chunk of tokens; ``outputs`` has shape [E, C, H] and any floating dtype."""
+        self.tokens += outputs.shape[1]
+        self.gram += gram(outputs)
+        normalised, lengths = normalised_gram(outputs)
+        self.normalised += normalised
+        self.norm += lengths
+
+    def broken_expert(self) -> int | None:
+        """Lowest expert with a NaN or infinite output, or None."""
+        broken = ~self.norm.isfinite()
+        return int(broken.int().argmax()) if bool(broken.any()) else None

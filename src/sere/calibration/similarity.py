@@ -1,0 +1,52 @@
+"""Similarities of a batch, and their mean over batches."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sere.calibration.moments import Moments, distances
+
+
+def frobenius(moments: Moments) -> Tensor:
+    """``1 - |X - Y|_F / max over pairs``, shape [E, E], float64; one everywhere if all are equal.
+
+    Source: arXiv 2602.07616, similarity metrics.
+    """
+    apart = distances(moments.gram)
+    largest = apart.max()
+    return 1 - torch.where(largest > 0, apart / largest, 0.0)
+
+
+def cosine(moments: Moments) -> Tensor:
+    """Mean over tokens of the cosine of two experts' outputs, shape [E, E], float64.
+
+    A token where an output is zero counts with cosine 0. The diagonal is one.
+    """
+    return (moments.normalised / moments.tokens).clamp(-1, 1).fill_diagonal_(1.0)
+
+
+class BatchMeans:
+    """Means over batches of a layer's statistics (Eq. 1 of the paper), summed in float64 on the CPU."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.sums: dict[str, Tensor] = {}
+
+    def add(self, moments: Moments, cka: dict[str, Tensor]) -> None:
+        """Add a batch: its moments and its CKA matrices by metric name."""
+        values = {
+            "gram": moments.gram / moments.tokens,
+            "gram_normalised": moments.normalised / moments.tokens,
+            "norm": moments.norm / moments.tokens,
+            "frobenius": frobenius(moments),
+            **cka,
+        }
+        self.batches += 1
+        for name, value in values.items():
+            value = value.cpu()
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Return the means by field name, float32; matrices are exactly symmetric."""
+        return {name: (total / self.batches).float() for name, total in self.sums.items()}

@@ -1,0 +1,25 @@
+"""Transformers: re-route a loaded model in place, for as long as it is wanted.
+
+.. code-block:: python
+
+    with sere.rerouted(model, artifact, "sere:top_s=2,threshold=0.5") as handle:
+        model.generate(**inputs)
+    print(handle.counters().distinct_after)
+"""
+
+from sere.engines.transformers.api import apply, remove, rerouted
+from sere.engines.transformers.counters import RunCounters
+from sere.engines.transformers.describe import describe
+from sere.engines.transformers.handle import Handle
+from sere.engines.transformers.layers import MoELayer, find_layers
+
+__all__ = [
+    "Handle",
+    "MoELayer",
+    "RunCounters",
+    "apply",
+    "describe",
+    "find_layers",
+    "remove",
+    "rerouted",
+]

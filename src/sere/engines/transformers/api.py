@@ -1,0 +1,168 @@
+"""Apply a policy to a model, and remove it."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch import nn
+
+from sere.artifact import Artifact
+from sere.engines.transformers.decoding import gathers
+from sere.engines.transformers.describe import describe
+from sere.engines.transformers.handle import MARK, Handle
+from sere.engines.transformers.hooks import Rerouting, device_of
+from sere.engines.transformers.layers import MoELayer, Survey, survey, unwrap
+from sere.errors import EngineError
+from sere.routing import LayerStatistics, Policy, parse_policy
+
+_log = logging.getLogger("sere")
+
+ArtifactLike = Artifact | str | Path | None
+
+
+def apply(
+    model: nn.Module,
+    artifact: ArtifactLike,
+    policy: Policy | str,
+    *,
+    metric: str | None = None,
+    counting: bool = True,
+) -> Handle:
+    """Re-route ``model`` by ``policy`` until :func:`remove`.
+
+    The model's own methods stay as they are: ``generate``, ``generate_batch`` and plain forward calls
+    pass through the policy, eager or compiled. Code compiled before is dropped, see
+    :func:`~sere.engines.transformers.handle.forget_compiled`. While it is applied, ``generate`` keeps
+    ``grouped_mm`` experts where it would switch to ``batched_mm``. Rows are told apart as
+    :mod:`sere.engines.transformers.rows` says; in particular, generating without a cache has no decode
+    rows. A continuous-batching manager that has captured device graphs keeps what they were captured
+    with: start it after applying, and stop it before removing.
+
+    Args:
+        model: A loaded Transformers model with routed experts; ``torch.compile(model)`` will do.
+        artifact: An artifact, a folder or Hub id of one, or None for a policy that needs none. With
+            None, an artifact that lies beside the model's weights is taken if the policy needs one.
+        policy: A policy or its short form, ``sere:top_s=2,threshold=0.5``.
+        metric: Similarity to serve; None means the artifact's default.
+        counting: Count what happens, on the device. It costs a few small operations a layer.
+
+    Returns:
+        The handle, with counters, banner and ``remove()``.
+
+    Raises:
+        EngineError: If the model cannot be re-routed, is re-routed already, or an artifact is needed.
+        ArtifactError: If the artifact is of another model, or damaged.
+        PolicyError: If the policy's short form is wrong.
+
+    """
+    root = unwrap(model)
+    found = survey(root)
+    _refuse_second(root, found)
+    label, policy = (policy, parse_policy(policy)) if isinstance(policy, str) else (policy.name, policy)
+    artifact = _artifact(root, artifact, policy)
+    if artifact is not None:
+        artifact.check_model(describe(root))
+    notes = _notes(root, found, policy)
+    reroutings = tuple(
+        Rerouting.of(layer, policy, _statistics(artifact, layer, policy, metric), counting)
+        for layer in found.layers
+    )
+    handle = Handle(root, found, policy, label, artifact, reroutings, notes)
+    handle.install()
+    for note in notes:
+        warnings.warn(f"sere: {note}", RuntimeWarning, stacklevel=2)
+    _log.info("%s", handle.banner())
+    return handle
+
+
+def remove(model: nn.Module) -> None:
+    """Take off what :func:`apply` put on ``model``.
+
+    Raises:
+        EngineError: If nothing is applied to it.
+
+    """
+    handle = unwrap(model).__dict__.get(MARK)
+    if not isinstance(handle, Handle):
+        raise EngineError(
+            f"no policy is applied to this {type(unwrap(model)).__name__}. Call sere.apply first."
+        )
+    handle.remove()
+
+
+@contextmanager
+def rerouted(
+    model: nn.Module,
+    artifact: ArtifactLike,
+    policy: Policy | str,
+    *,
+    metric: str | None = None,
+    counting: bool = True,
+) -> Iterator[Handle]:
+    """Re-route ``model`` inside a ``with`` block; arguments and errors as :func:`apply`.
+
+    The hooks come off at the end of the block, whatever happens in it.
+    """
+    handle = apply(model, artifact, policy, metric=metric, counting=counting)
+    try:
+        yield handle
+    finally:
+        handle.remove()
+
+
+def _refuse_second(root: nn.Module, found: Survey) -> None:
+    owners = (root, *(layer.module for layer in found.layers))
+    handle = next((owner.__dict__[MARK] for owner in owners if MARK in owner.__dict__), None)
+    if handle is not None:
+        raise EngineError(
+            f"{handle.label} is applied to this model already. Leave its block or call sere.remove(model) "
+            "before another policy is applied."
+        )
+
+
+def _artifact(root: nn.Module, artifact: ArtifactLike, policy: Policy) -> Artifact | None:
+    if isinstance(artifact, Artifact):
+        return artifact
+    if artifact is not None:
+        return Artifact.from_pretrained(artifact)
+    if not policy.requires:
+        return None
+    beside = getattr(getattr(root, "config", None), "_name_or_path", "")
+    if beside and Path(beside).is_dir() and Artifact.exists_in(beside):
+        return Artifact.from_pretrained(beside)
+    raise EngineError(
+        f"policy {policy.name!r} needs an artifact with {', '.join(sorted(policy.requires))}. Calibrate the "
+        "model first (sere calibrate, or sere.calibrate), or name the folder of its artifact."
+    )
+
+
+def _statistics(
+    artifact: Artifact | None, layer: MoELayer, policy: Policy, metric: str | None
+) -> LayerStatistics:
+    if artifact is None:
+        return LayerStatistics()
+    # By number: a wrapper (an adapter, a multimodal model) puts a prefix before the module's path.
+    name = artifact.layer_at(layer.index).name
+    return artifact.statistics(name, requires=policy.requires, metric=metric, device=device_of(layer.module))
+
+
+def _notes(root: nn.Module, found: Survey, policy: Policy) -> tuple[str, ...]:
+    notes: list[str] = []
+    slots = sorted({layer.top_k for layer in found.layers})
+    reasons = [policy.inert(top_k) for top_k in slots]
+    if policy.name != "none" and any(reasons):
+        reason = next(filter(None, reasons))
+        whole = "it changes nothing in this model" if all(reasons) else "it changes only part of this model"
+        notes.append(
+            f"{policy.name}: {reason}, so {whole}. Choose a stronger setting, unless it is a control."
+        )
+    if gathers(root):
+        notes.append(
+            "the model's experts implementation is batched_mm, which reads the weights of every slot: fewer "
+            "distinct experts save nothing. Call model.set_experts_implementation('grouped_mm') first."
+        )
+    return tuple(notes)

@@ -1,0 +1,43 @@
+"""Describe a model to an artifact."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from sere.artifact import LayerRecord, ModelRecord
+from sere.engines.transformers.layers import find_layers, unwrap
+from sere.engines.transformers.refusals import model_types
+
+
+def describe(model: nn.Module) -> ModelRecord:
+    """Return the identity of ``model`` that :meth:`sere.artifact.Artifact.check_model` compares.
+
+    The hidden size is that of the text decoder where a model has several parts.
+
+    Raises:
+        EngineError: If the model has no layer that can be re-routed.
+
+    """
+    root = unwrap(model)
+    layers = find_layers(root)
+    config = getattr(root, "config", None)
+    kinds = model_types(root)
+    return ModelRecord.describe(
+        id=str(getattr(config, "_name_or_path", "") or type(root).__name__),
+        revision=getattr(config, "_commit_hash", None),
+        architecture=kinds[0] if kinds else type(root).__name__,
+        hidden_size=_hidden_size(config),
+        layers=[
+            LayerRecord(name=layer.name, index=layer.index, num_experts=layer.num_experts, top_k=layer.top_k)
+            for layer in layers
+        ],
+    )
+
+
+def _hidden_size(config: object) -> int:
+    text = getattr(config, "get_text_config", lambda: config)()
+    for name in ("hidden_size", "d_model", "n_embd"):
+        value = getattr(text, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return 1

@@ -1,0 +1,141 @@
+"""The handle of a policy that is applied to a model: counters, banner, removal."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from sere.artifact import Artifact
+from sere.engines.transformers.counters import RunCounters
+from sere.engines.transformers.decoding import follow, unfollow
+from sere.engines.transformers.hooks import Rerouting, Step, experts_hook, step_hooks
+from sere.engines.transformers.layers import Survey
+from sere.errors import EngineError
+from sere.routing import Policy
+
+MARK: Final = "_sere_handle"
+"""Attribute of a module that is under a handle."""
+
+
+@dataclass(eq=False)
+class Handle:
+    """A policy at work in a model. Made by :func:`sere.apply` or :func:`sere.rerouted`.
+
+    Attributes:
+        model: The model, without ``torch.compile``'s wrapper.
+        survey: Its layers.
+        policy: The policy.
+        label: The policy as it was given.
+        artifact: The artifact, or None.
+        notes: Warnings about this combination, also in the banner.
+
+    """
+
+    model: nn.Module
+    survey: Survey
+    policy: Policy
+    label: str
+    artifact: Artifact | None
+    reroutings: tuple[Rerouting, ...]
+    notes: tuple[str, ...] = ()
+    _step: Step = field(default_factory=Step)
+    _undo: list[Callable[[], Any]] = field(default_factory=list)
+
+    @property
+    def applied(self) -> bool:
+        """Whether the hooks are in place."""
+        return bool(self._undo)
+
+    def counters(self) -> RunCounters:
+        """Read the counters; this waits for the device.
+
+        Raises:
+            EngineError: If the policy was applied with ``counting=False``.
+
+        """
+        tables = {each.layer.name: each.table for each in self.reroutings if each.table is not None}
+        if not tables:
+            raise EngineError("nothing was counted. Apply the policy with counting=True.")
+        return RunCounters.read(tables)
+
+    def reset(self) -> None:
+        """Set all counters to zero."""
+        for each in self.reroutings:
+            if each.table is not None:
+                each.table.zero_()
+
+    def banner(self) -> str:
+        """Say which layers are re-routed, which not and why, by which policy and artifact."""
+        layers = [each.layer for each in self.reroutings]
+        shapes = sorted({f"top-{layer.top_k} of {layer.num_experts}" for layer in layers})
+        source = f"{self.artifact.model.id} ({self.artifact.hash[:12]})" if self.artifact else "none"
+        lines = [
+            f"sere: {self.label} in {type(self.model).__name__}",
+            f"  re-routed: {len(layers)} layers ({', '.join(shapes)}), {layers[0].name} to {layers[-1].name}",
+            *(f"  not re-routed: {name}: {reason}" for name, reason in self.survey.skipped.items()),
+            f"  phase: {self.policy.phase}; artifact: {source}",
+            *(f"  note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)
+
+    def owners(self) -> tuple[nn.Module, ...]:
+        """List the model and its experts modules; each knows the one handle that it is under."""
+        return self.model, *(layer.module for layer in self.survey.layers)
+
+    def install(self) -> None:
+        """Put the hooks in place; if that fails, none of them stays."""
+        try:
+            self._install()
+        except BaseException:
+            self.remove()
+            raise
+
+    def _install(self) -> None:
+        for owner in self.owners():
+            owner.__dict__[MARK] = self
+            self._undo.append(partial(owner.__dict__.pop, MARK))
+        for model in self.survey.models:
+            before, after = step_hooks(model, self._step)
+            self._keep(model.register_forward_pre_hook(before, with_kwargs=True))
+            self._keep(model.register_forward_hook(after, always_call=True))
+            follow(model, self._step.generation)
+            self._undo.append(partial(unfollow, model))
+        for each in self.reroutings:
+            hook = experts_hook(each, self._step)
+            self._keep(each.layer.module.register_forward_pre_hook(hook, with_kwargs=True))
+        forget_compiled()
+
+    def remove(self) -> None:
+        """Take the hooks off; the model is what it was before. Does nothing the second time."""
+        if not self._undo:
+            return
+        while self._undo:
+            self._undo.pop()()
+        forget_compiled()
+        if self._step.ran and not any(each.called for each in self.reroutings):
+            warnings.warn(
+                "sere: the model ran, but none of its experts modules did, so nothing was re-routed. A "
+                "kernel or a replaced block runs instead of them; load the model with use_kernels=False.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def _keep(self, handle: torch.utils.hooks.RemovableHandle) -> None:
+        self._undo.append(handle.remove)
+
+
+def forget_compiled() -> None:
+    """Drop code that ``torch.compile`` made: it holds the hooks of its time, or has none.
+
+    Dynamo does not guard on hooks, so without this a model compiled before would silently go on as
+    it was. All compiled code of the process is dropped, and compiled again when it is next called.
+    """
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()

@@ -1,0 +1,155 @@
+"""The hooks: one before each model's forward, one before each experts module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sere.engines.transformers.counters import add_step, new_table
+from sere.engines.transformers.layers import MoELayer, parameter_names
+from sere.engines.transformers.rows import Generation, row_kinds, token_shape
+from sere.errors import EngineError
+from sere.routing import PREFILL, LayerStatistics, Policy, RoutingBatch
+
+Hook = Callable[..., Any]
+
+
+@dataclass(eq=False)
+class Step:
+    """The step that is running.
+
+    Attributes:
+        kinds: Row kinds, shape [T], or None outside of a model's forward.
+        shape: Batch size and tokens a row that the kinds were made for.
+        owner: The outermost model whose forward is running.
+        ran: Whether any step has run.
+        generation: The surrounding ``generate`` call.
+
+    """
+
+    kinds: Tensor | None = None
+    shape: tuple[int, int] | None = None
+    owner: nn.Module | None = None
+    ran: bool = False
+    generation: Generation = field(default_factory=Generation)
+
+
+@dataclass(eq=False)
+class Rerouting:
+    """One layer under a policy.
+
+    Attributes:
+        layer: The layer.
+        policy: The policy.
+        statistics: What the policy may know about the layer.
+        table: Counters, or None if nothing is to be counted.
+        called: Whether the experts module has run at all.
+
+    """
+
+    layer: MoELayer
+    policy: Policy
+    statistics: LayerStatistics
+    table: Tensor | None
+    called: bool = False
+
+    @classmethod
+    def of(cls, layer: MoELayer, policy: Policy, statistics: LayerStatistics, counting: bool) -> Rerouting:
+        """Put everything that the hook needs on the layer's device."""
+        device = device_of(layer.module)
+        table = new_table(device) if counting else None
+        for tensor in (statistics.similarity, table):
+            if tensor is not None and device.type != "cpu":
+                # Graphs captured on an accelerator may then read and write it in place.
+                torch._dynamo.mark_static_address(tensor)
+        return cls(layer, policy, statistics, table)
+
+
+def step_hooks(model: nn.Module, step: Step) -> tuple[Hook, Hook]:
+    """Make hooks before and after ``model``'s forward that keep ``step``; the outermost model rules."""
+    names = parameter_names(model)
+
+    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        shape, _ = token_shape(given)
+        # An inner model is given embeddings that may have other rows, with images put in, say.
+        if step.owner is None or (shape is not None and shape != step.shape):
+            step.kinds, step.shape = row_kinds(given, step.generation), shape
+        if step.owner is None:
+            step.owner, step.ran = module, True
+
+    def after(module: nn.Module, *_: Any) -> None:
+        if step.owner is module:
+            step.owner = step.kinds = step.shape = None
+
+    return before, after
+
+
+def experts_hook(rerouting: Rerouting, step: Step) -> Hook:
+    """Make the hook before an experts module that rewrites its ids and weights."""
+    names = parameter_names(rerouting.layer.module)[1:3]
+
+    def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        rerouting.called = True
+        values = {**dict(zip(names, args[1:3], strict=False)), **kwargs}
+        ids, weights = values[names[0]], values[names[1]]
+        new_ids, new_weights = reroute(rerouting, step, ids, weights)
+        if new_ids is ids and new_weights is weights:
+            return None
+        positional = [*args[:1], *(new_ids, new_weights)[: max(len(args) - 1, 0)], *args[3:]]
+        named = {
+            **kwargs,
+            **{n: v for n, v in zip(names, (new_ids, new_weights), strict=True) if n in kwargs},
+        }
+        return tuple(positional), named
+
+    return before
+
+
+def reroute(rerouting: Rerouting, step: Step, ids: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Pass one layer's routing, both of shape [..., K], through its policy.
+
+    Raises:
+        EngineError: If the weights are not of the ids' shape.
+
+    """
+    layer = rerouting.layer
+    if ids.shape != weights.shape:
+        raise EngineError(
+            f"{layer.name} passes ids of shape {tuple(ids.shape)} with weights of shape "
+            f"{tuple(weights.shape)}; a weight for each slot is needed. Report this model family, and "
+            "serve it without sere."
+        )
+    flat_ids, flat_weights = ids.flatten(0, -2), weights.flatten(0, -2)
+    rows = flat_ids.shape[0]
+    kinds = step.kinds
+    if kinds is None or kinds.shape[0] != rows:
+        # Not a step of the whole batch, as when a block sees only part of the tokens: keep it as routed.
+        kinds = torch.full((rows,), PREFILL, device=ids.device)
+    batch = RoutingBatch(flat_ids, flat_weights, layer.num_experts, kinds.to(ids.device))
+    inert = rerouting.policy.inert(batch.top_k) is not None
+    routes = rerouting.policy.route(batch, _statistics(rerouting, ids.device), redirect_padding=not inert)
+    if rerouting.table is not None:
+        if rerouting.table.device != ids.device:
+            rerouting.table = rerouting.table.to(ids.device)
+        add_step(rerouting.table, batch, routes)
+    if inert:
+        return ids, weights
+    return routes.ids.view_as(ids), routes.weights.view_as(weights)
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Device of the module's weights; the CPU for weights that lie elsewhere until they are used."""
+    weight = next(module.parameters(), None)
+    return torch.device("cpu") if weight is None or weight.is_meta else weight.device
+
+
+def _statistics(rerouting: Rerouting, device: torch.device) -> LayerStatistics:
+    similarity = rerouting.statistics.similarity
+    if similarity is not None and similarity.device != device:
+        rerouting.statistics = replace(rerouting.statistics, similarity=similarity.to(device))
+    return rerouting.statistics

@@ -1,0 +1,132 @@
+"""Decoding's routing in one parallel forward: virtual steps.
+
+The t-th tokens of B sequences are what one decoding step of batch B would hold. So all steps of a
+known text can run in a single forward pass, if the policy sees the rows of one t together and of
+no other. Prompt tokens form one prefill group, as they do in real decoding.
+
+Source: the evaluation of OEA, arXiv 2511.02237.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sere.artifact import Artifact
+from sere.engines.transformers import MoELayer, find_layers
+from sere.engines.transformers.layers import parameter_names
+from sere.routing import DECODE, FIELDS, PREFILL, LayerStatistics, Policy, RoutingBatch, count
+
+
+@dataclass
+class VirtualSteps:
+    """Re-routes forwards of [sequences, tokens] as if each column were a decoding step.
+
+    Attributes:
+        policy: What re-routes.
+        sequences: B, rows of a virtual step.
+        prompt: Leading tokens of every sequence that are prefill.
+        totals: Counters of the virtual steps by layer name, each shape [len(FIELDS)], int64.
+
+    """
+
+    policy: Policy
+    sequences: int
+    prompt: int
+    totals: dict[str, Tensor] = field(default_factory=dict)
+
+    def reroute(self, layer: MoELayer, statistics: LayerStatistics, ids: Tensor, weights: Tensor) -> tuple[
+        Tensor, Tensor
+    ]:  # fmt: skip
+        """Rewrite one layer's routing, all steps of it.
+
+        Args:
+            layer: The layer.
+            statistics: Its calibrated statistics.
+            ids: Experts, shape [B * T, K]; token t of sequence b is row ``b * T + t``.
+            weights: Routing weights, shape [B * T, K].
+
+        """
+        tokens = ids.shape[0] // self.sequences
+        grid_ids = ids.view(self.sequences, tokens, -1)
+        grid_weights = weights.view(self.sequences, tokens, -1)
+        new_ids, new_weights = torch.empty_like(grid_ids), torch.empty_like(grid_weights)
+        columns = [slice(0, self.prompt)] if self.prompt else []
+        columns += [slice(t, t + 1) for t in range(self.prompt, tokens)]
+        total = torch.zeros(len(FIELDS), dtype=torch.long, device=ids.device)
+        for column in columns:
+            batch = self._batch(layer, grid_ids[:, column], grid_weights[:, column], column)
+            routes = self.policy.route(batch, statistics)
+            shape = grid_ids[:, column].shape
+            if column.start >= self.prompt:
+                total += count(batch, routes)
+            new_ids[:, column] = routes.ids.view(shape)
+            new_weights[:, column] = routes.weights.view(shape)
+        self.totals[layer.name] = self.totals.get(layer.name, 0) + total
+        return new_ids.view_as(ids), new_weights.view_as(weights)
+
+    def _batch(self, layer: MoELayer, ids: Tensor, weights: Tensor, column: slice) -> RoutingBatch:
+        rows = ids.shape[0] * ids.shape[1]
+        kind = DECODE if column.start >= self.prompt else PREFILL
+        kinds = torch.full((rows,), kind, device=ids.device)
+        return RoutingBatch(ids.reshape(rows, -1), weights.reshape(rows, -1), layer.num_experts, kinds)
+
+
+@contextmanager
+def virtual_steps(
+    model: Any,
+    artifact: Artifact | None,
+    policy: Policy,
+    *,
+    sequences: int,
+    prompt: int,
+    metric: str | None = None,
+) -> Iterator[VirtualSteps]:
+    """Put hooks on every mixture-of-experts layer of ``model``; they come off whatever happens.
+
+    Args:
+        model: A Transformers model whose forwards will have shape [sequences, T], without padding.
+        artifact: Calibrated statistics; None for policies that need none.
+        policy: What re-routes.
+        sequences: B.
+        prompt: Tokens of prefill at the start of every sequence.
+        metric: Similarity metric; None for the artifact's default.
+
+    """
+    steps = VirtualSteps(policy, sequences, prompt)
+    hooks = []
+    try:
+        for layer in find_layers(model):
+            statistics = LayerStatistics()
+            if artifact is not None and policy.requires:
+                device = next(layer.module.parameters()).device
+                statistics = artifact.statistics(
+                    layer.name, requires=policy.requires, metric=metric, device=device
+                )
+            hook = _hook(steps, layer, statistics)
+            hooks.append(layer.module.register_forward_pre_hook(hook, with_kwargs=True))
+        yield steps
+    finally:
+        for handle in hooks:
+            handle.remove()
+
+
+def _hook(steps: VirtualSteps, layer: MoELayer, statistics: LayerStatistics) -> Any:
+    names = parameter_names(layer.module)[:3]
+
+    def hook(
+        _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        call = {**dict(zip(names, args, strict=False)), **kwargs}
+        _, ids_name, weights_name = names
+        call[ids_name], call[weights_name] = steps.reroute(
+            layer, statistics, call[ids_name], call[weights_name]
+        )
+        return (), call
+
+    return hook

@@ -1,0 +1,183 @@
+"""The record of a comparison: everything that a table or a picture is later drawn from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+
+from sere.artifact import ModelRecord
+from sere.errors import DataError
+from sere.evaluation.files import write_text
+from sere.evaluation.provenance import Provenance
+
+Interval = tuple[float, float]
+"""95% bootstrap interval, lower and upper end."""
+
+
+class ExpertsRecord(BaseModel):
+    """Distinct experts, means per layer and decoding step.
+
+    Attributes:
+        before: As the router chose.
+        after: As read.
+        of: E, experts of a layer; the largest where layers differ.
+        rerouted: Share of slots that the policy changed, in [0, 1].
+
+    """
+
+    before: float
+    after: float
+    of: int
+    rerouted: float
+
+
+class FidelityRecord(BaseModel):
+    """Nearness to the unmodified model on held-out text.
+
+    Attributes:
+        sequences: Sequences scored.
+        tokens: Tokens scored in all.
+        kl: KL(unmodified || re-routed), nats per token.
+        kl_interval: Over sequences.
+        top1_agreement: Share of tokens with the same first choice.
+        perplexity: Of the re-routed model.
+        reference_perplexity: Of the unmodified model.
+        perplexity_change: Relative change; 0.1 is ten per cent worse.
+
+    """
+
+    sequences: int
+    tokens: int
+    kl: float
+    kl_interval: Interval
+    top1_agreement: float
+    perplexity: float
+    reference_perplexity: float
+    perplexity_change: float
+
+
+class TasksRecord(BaseModel):
+    """Exact match by greedy decoding.
+
+    Attributes:
+        examples: Prompts decoded.
+        exact_match: Share answered rightly.
+        interval: Over examples.
+        by_task: The share of each task.
+        mean_live: Mean live sequences of a step.
+
+    """
+
+    examples: int
+    exact_match: float
+    interval: Interval
+    by_task: dict[str, float]
+    mean_live: float
+
+
+class SpeedRecord(BaseModel):
+    """Decode speed, measured in turns with all other policies of the same batch size.
+
+    Attributes:
+        tokens_per_second: Of the whole batch, median over rounds.
+        ratio: Relative to the unmodified model, median over rounds.
+        ratio_low: Least ratio of a round.
+        ratio_high: Greatest ratio of a round.
+        rounds: Rounds, each over the whole text of one batch.
+
+    """
+
+    tokens_per_second: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    rounds: int
+
+
+class PolicyResult(BaseModel):
+    """One policy at one batch size.
+
+    Attributes:
+        policy: Its short form; ``unmodified`` for the model without any hook.
+        batch_size: B, live sequences.
+        experts: Of the fidelity run; for the unmodified model, what the control ``none`` counted.
+        fidelity: Nearness to the unmodified model.
+        tasks: Exact match, None if there were no tasks.
+        speed: Decode speed, None if it was not asked for.
+
+    """
+
+    policy: str
+    batch_size: int
+    experts: ExpertsRecord
+    fidelity: FidelityRecord
+    tasks: TasksRecord | None = None
+    speed: SpeedRecord | None = None
+
+
+class ComparisonRecord(BaseModel):
+    """A whole comparison.
+
+    Attributes:
+        kind: Always ``sere-comparison``.
+        version: Version of this form.
+        provenance: The run.
+        model: The model.
+        artifact: Hash of the artifact, None if none was given.
+        metric: Similarity metric that was served; None for the artifact's default.
+        texts_sha256: Hash of the held-out texts, in order.
+        config: The settings, defaults included.
+        results: Batch size by batch size, policies in the order given, the two controls first.
+        seconds: Duration of the run.
+
+    """
+
+    kind: Literal["sere-comparison"] = "sere-comparison"
+    version: Literal[1] = 1
+    provenance: Provenance
+    model: ModelRecord
+    artifact: str | None
+    metric: str | None
+    texts_sha256: str
+    config: dict[str, object]
+    results: list[PolicyResult]
+    seconds: float
+
+    def result(self, policy: str, batch_size: int) -> PolicyResult:
+        """Return the result of ``policy`` at ``batch_size``.
+
+        Raises:
+            DataError: If there is none.
+
+        """
+        for result in self.results:
+            if (result.policy, result.batch_size) == (policy, batch_size):
+                return result
+        known = ", ".join(dict.fromkeys(f"{r.policy} at {r.batch_size}" for r in self.results))
+        raise DataError(f"the record has no {policy!r} at batch size {batch_size}. It has: {known}.")
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON, whole or not at all.
+
+        Raises:
+            DataError: If ``path`` cannot be written.
+
+        """
+        write_text(path, self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> ComparisonRecord:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            DataError: If the file is missing or is no such record.
+
+        """
+        try:
+            return cls.model_validate_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValidationError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"{path} is no comparison record: {error}. Make one with sere compare."
+            ) from error

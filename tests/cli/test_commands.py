@@ -1,0 +1,120 @@
+"""The commands as a user meets them: what they print, what they write, how they end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.cli.conftest import environment
+
+
+def test_help_names_the_first_steps_and_the_exit_codes(sere):
+    shown = sere("--help")
+    assert shown.returncode == 0
+    for word in ("sere demo", "sere doctor MODEL", "sere calibrate", "sere compare", "Exit codes"):
+        assert word in shown.stdout
+
+
+def test_the_version_is_the_packages(sere):
+    from sere import __version__
+
+    assert sere("--version").stdout.strip() == f"sere {__version__}"
+
+
+def test_doctor_finds_the_layers_from_the_config_alone(sere, small, tmp_path):
+    (tmp_path / "config.json").write_bytes((small / "config.json").read_bytes())
+    report = json.loads(sere("doctor", tmp_path, "--json").stdout)
+    assert report["engines"]["transformers"] is True
+    assert [layer["name"] for layer in report["model"]["layers"]] == [
+        "model.layers.0.mlp.experts",
+        "model.layers.1.mlp.experts",
+    ]
+    assert {(layer["experts"], layer["top_k"]) for layer in report["model"]["layers"]} == {(8, 4)}
+
+
+def test_calibrate_then_inspect_then_compare(sere, small, artifact, tmp_path):
+    inspected = sere("inspect", artifact)
+    assert inspected.returncode == 0
+    assert "8 x 32 tokens" in inspected.stdout
+    record = tmp_path / "record.json"
+    compared = sere(
+        "compare", small, artifact, "-p", "sere:top_s=1", "-p", "top_k:k=2", "-b", 4,
+        "--sequences", 4, "--length", 40, "--speed-rounds", 1, "--out", record,
+    )  # fmt: skip
+    assert compared.returncode == 0, compared.stderr
+    assert "4 live sequences" in compared.stdout
+    results = {result["policy"]: result for result in json.loads(record.read_text())["results"]}
+    assert list(results) == ["unmodified", "none", "sere:top_s=1", "top_k:k=2"]
+    assert results["none"]["fidelity"]["kl"] == 0
+    assert results["sere:top_s=1"]["experts"]["after"] < results["none"]["experts"]["after"]
+    assert results["sere:top_s=1"]["fidelity"]["kl"] > 0
+
+
+def test_calibrating_twice_gives_identical_files(sere, small, artifact, tmp_path):
+    again = tmp_path / "again"
+    assert sere("calibrate", small, "-o", again, "--sequences", 8, "--length", 32).returncode == 0
+    for name in ("sere.json", "sere.safetensors"):
+        assert (again / name).read_bytes() == (artifact / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["calibrate", "{dense}", "-o", "{out}"], "is dense"),
+        (["calibrate", "./nowhere", "-o", "{out}"], "no checkpoint folder"),
+        (["calibrate", "{small}", "-o", "{out}", "--data", "nothing.txt"], "no file nothing.txt"),
+        (["calibrate", "{small}", "-o", "{out}", "--data", "{empty}"], "holds no text"),
+        (["calibrate", "{small}", "-o", "{out}", "--sequences", "999999"], "--sequences"),
+        (["calibrate", "{small}", "-o", "{out}", "--metric", "frobenious"], "Did you mean 'frobenius'"),
+        (["calibrate", "{small}", "-o", "{small}/config.json"], "is a file"),
+        (["calibrate", "{small}", "-o", "{artifact}"], "--force"),
+        (["calibrate", "{small}", "-o", "/proc/sere"], "cannot write"),
+        (["calibrate", "{small}", "-o", "{out}", "--device", "abacus"], "not usable here"),
+        (["inspect", "{out}"], "no folder with an artifact"),
+        (["compare", "demo", "{artifact}", "-p", "sere:top_s=1"], "was made for"),
+        (["compare", "{small}", "-p", "sere:top_s=1"], "needs an artifact"),
+        (["compare", "{small}", "{artifact}", "-p", "seer"], "Did you mean 'sere'"),
+        (["doctor", "{dense}"], "is dense"),
+    ],
+)
+def test_bad_input_ends_with_code_1_and_one_line_that_helps(
+    sere, small, dense, artifact, tmp_path, arguments, message
+):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n\n")
+    places = {"small": small, "dense": dense, "artifact": artifact, "out": tmp_path / "out", "empty": empty}
+    ended = sere(*(argument.format(**places) for argument in arguments))
+    complaint = [line for line in ended.stderr.splitlines() if line.startswith("sere: ")]
+    assert ended.returncode == 1
+    assert len(complaint) == 1
+    assert message in complaint[0]
+    assert "Traceback" not in ended.stderr
+
+
+def test_wrong_usage_ends_with_code_2(sere):
+    assert sere("calibrate").returncode == 2
+    assert sere("frobnicate").returncode == 2
+
+
+@pytest.mark.slow
+def test_an_interrupt_leaves_nothing_behind(small, tmp_path):
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sere", "calibrate", str(small), "-o", str(out), "--sequences", "400"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    deadline = time.monotonic() + 120
+    while not out.exists() and time.monotonic() < deadline:  # made just before the model is loaded
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert "interrupted" in errors
+    assert list(out.iterdir()) == []
