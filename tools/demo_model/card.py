@@ -48,15 +48,16 @@ A mixture-of-experts language model of {parameters:,} parameters that was really
 re-routing has something to lose. It shows a method and is good for nothing else.
 
 * **Architecture**: Qwen3-MoE; 4 layers, hidden size 128, 64 experts of width 32 a layer, 8 a token, 4
-  attention heads of 32 (2 for keys and values), tied embeddings, byte-level BPE of 1,024 tokens with single digits.
+  attention heads of 32 (2 for keys and values), tied embeddings, byte-level BPE of 1,024
+  tokens with single digits.
 * **Data**: prose of the Python 3.11 documentation (copyright Python Software Foundation, PSF License 2) and
-  the King James Bible (public domain), taken from Debian's `python3.11-doc` and `bible-kjv-text`; ten generated tasks
-  (`sere/demo/tasks.py`). A quarter of the sequences is text; of the tasks only the answers were learnt.
+  the King James Bible (public domain), taken from Debian's `python3.11-doc` and `bible-kjv-text`; ten
+  generated tasks (`sere/demo/tasks.py`). A quarter of the sequences is text; of the tasks only the answers were learnt.
 * **Held out**: 2% of the text by hash, and {report["examples_per_task"]} prompts of each task, never
   trained on. Calibration uses another 8%.
 * **Recipe**: `tools/demo_model/train.py`, seed {training["seed"]}, AdamW, peak rate 4e-3, warm-up,
-  constant, then a fall to zero over the last 30%; one CPU thread, {training["minutes"]:.0f} minutes, {training["steps"]:,} steps,
-  {training["tokens"]:,} tokens. The run ends by the clock, so another machine takes another number of steps.
+  constant, then a fall to zero over the last 30%; one CPU thread, {training["minutes"]:.0f} minutes,
+  {training["steps"]:,} steps, {training["tokens"]:,} tokens. The run ends by the clock, so another machine takes another number of steps.
 * **Licence**: Apache-2.0 for the weights and code.
 
 ## Quality
