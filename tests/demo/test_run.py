@@ -91,7 +91,7 @@ def test_the_threshold_is_what_three_quarters_of_the_pairs_reach(finished):
 
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, checkpoint):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match="Choose another output folder"):
+    with pytest.raises(DataError, match="Choose another output"):
         run_demo(tmp_path / "file" / "out", quick=True, model=checkpoint)
 
 
@@ -105,6 +105,21 @@ def test_an_interruption_leaves_no_record(tmp_path, checkpoint, monkeypatch):
         run_demo(tmp_path, quick=True, threads=1, model=checkpoint, console=console)
     assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
     Artifact.from_pretrained(tmp_path / "artifact")
+
+
+def test_an_interrupted_second_run_leaves_no_record_of_the_first(tmp_path, checkpoint, monkeypatch):
+    def interrupted(*_args, **_settings):
+        raise KeyboardInterrupt
+
+    (tmp_path / "demo.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(run, "compare", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_demo(tmp_path, quick=True, threads=1, model=checkpoint, console=Console(file=io.StringIO()))
+    assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
+
+
+def test_the_short_run_says_that_its_figures_are_rough(finished):
+    assert "figures are rough" in finished[2]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The whole comparison, on a tiny model."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -86,11 +87,42 @@ def test_the_record_survives_its_file(record, tmp_path):
     assert ComparisonRecord.load(path).model_dump(mode="json") == record.model_dump(mode="json")
 
 
-def test_a_foreign_record_is_refused(tmp_path):
+def test_figures_that_are_no_numbers_survive_the_file_too(record, tmp_path):
+    lost = record.model_copy(deep=True)
+    lost.results[2].fidelity.perplexity = math.inf
+    lost.results[2].fidelity.kl = math.nan
+    lost.save(tmp_path / "record.json")
+    read = ComparisonRecord.load(tmp_path / "record.json").results[2].fidelity
+    assert read.perplexity == math.inf
+    assert math.isnan(read.kl)
+
+
+DAMAGE = {
+    "truncated": lambda text: text[: len(text) // 2],
+    "empty": lambda _text: "",
+    "of another kind": lambda _text: "{}",
+    "of another version": lambda text: text.replace('"version": 1', '"version": 2'),
+    "with a word for a figure": lambda text: text.replace('"kl": 0.0', '"kl": "many"'),
+    "without a field": lambda text: text.replace('"top1_agreement"', '"top1"'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_record_is_refused_in_one_line(record, tmp_path, damage):
     path = tmp_path / "record.json"
-    path.write_text("{}", encoding="utf-8")
-    with pytest.raises(DataError, match=r"no comparison record"):
+    record.save(path)
+    path.write_text(DAMAGE[damage](path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"^\S+ is no comparison record: [^\n]+\. Make one with sere compare\.$"
+    ):
         ComparisonRecord.load(path)
+
+
+def test_a_record_that_is_no_text_or_not_there_is_refused(tmp_path):
+    (tmp_path / "record.json").write_bytes(b"\xff\xfe\x00")
+    for name, reason in (("record.json", "it is not text"), ("nowhere.json", "No such file")):
+        with pytest.raises(DataError, match=f"no comparison record: {reason}"):
+            ComparisonRecord.load(tmp_path / name)
 
 
 def test_a_result_that_is_not_there_is_named(record):
@@ -161,9 +193,47 @@ def test_sequences_beyond_the_context_are_refused(model, tokenizer):
         compare(model, tokenizer, None, [], config, texts=TEXTS)
 
 
+LONG = '{"prompt": "' + "x" * 300 + '", "answer": "y"}'
+
+
+@pytest.mark.parametrize(
+    ("changes", "metric", "error", "message"),
+    [
+        ({"batch_sizes": (2, 64), "sequences": 64}, None, DataError, "64 were asked for"),
+        ({"tasks": "long"}, None, DataError, "prompt 1 has 301 tokens"),
+        ({}, "cosine", ArtifactError, "cannot serve metric 'cosine'"),
+    ],
+)
+def test_what_can_be_refused_is_refused_before_anything_is_measured(
+    model, tokenizer, artifact, tmp_path, monkeypatch, changes, metric, error, message
+):
+    from sere.evaluation import compare as module
+
+    (tmp_path / "long").write_text(LONG, encoding="utf-8")
+    changes = {**changes, "tasks": str(tmp_path / "long")} if "tasks" in changes else changes
+    settings = {"batch_sizes": (2,), "sequences": 2, "sequence_length": 12, "prompt_tokens": 4, **changes}
+    monkeypatch.setattr(module, "text_logits", lambda *_: pytest.fail("it was measured"))
+    with pytest.raises(error, match=message):
+        compare(model, tokenizer, artifact, ["sere"], CompareConfig(**settings), texts=TEXTS, metric=metric)
+
+
+def test_a_model_without_a_head_is_refused(model, tokenizer):
+    with pytest.raises(EngineError, match="predicts no tokens. Load it as a causal language model"):
+        compare(model.model, tokenizer, None, [], SMALL, texts=TEXTS)
+
+
+def test_logits_that_are_no_numbers_are_refused(tokenizer):
+    broken = tiny_model()
+    with torch.no_grad():
+        broken.lm_head.weight[3] = math.nan
+    with pytest.raises(EngineError, match=r"logits are NaN in torch.float32.*--dtype"):
+        compare(broken, tokenizer, None, [], SMALL, texts=TEXTS)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"examples_per_task": 101}, "100 of each task are held out"),
         ({"batch_sizes": ()}, "batch sizes must be 1 or more"),
         ({"batch_sizes": (4, 0)}, "batch sizes must be 1 or more"),
         ({"batch_sizes": (4, 4)}, "name one twice"),
@@ -178,6 +248,6 @@ def test_settings_out_of_range_are_refused(settings, message):
         CompareConfig(**settings)
 
 
-def test_sequences_are_a_multiple_of_the_batch():
+def test_sequences_are_full_batches_and_at_most_sixteen_of_them():
     config = CompareConfig(sequences=70)
-    assert [config.sequences_for(size) for size in (1, 16, 64, 128)] == [70, 64, 64, 128]
+    assert [config.sequences_for(size) for size in (1, 4, 16, 64, 128)] == [16, 64, 64, 64, 128]

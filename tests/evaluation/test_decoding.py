@@ -2,7 +2,7 @@
 
 import torch
 
-from sere.evaluation.decoding import LiveBatch
+from sere.evaluation.decoding import LiveBatch, select_rows
 
 
 def ones(ids):
@@ -73,3 +73,20 @@ def test_a_cache_with_a_window_takes_no_new_sequences(ids):
     with torch.no_grad():
         live.prefill(ids[:, :4], ones(ids[:, :4]))
     assert not live.can_join()
+
+
+def test_rows_are_selected_wherever_a_cache_keeps_them():
+    class StateCache:
+        def __init__(self):
+            self.states = {0: torch.arange(6).view(3, 2), "more": [torch.arange(3), (torch.arange(3), None)]}
+            self.lengths = torch.tensor([7])
+            self.model = torch.nn.Linear(3, 3)
+
+    cache = StateCache()
+    weight = cache.model.weight
+    assert select_rows(cache, 3, torch.tensor([0, 2])) is cache
+    assert cache.states[0].tolist() == [[0, 1], [4, 5]]
+    assert cache.states["more"][0].tolist() == [0, 2]
+    assert cache.states["more"][1][0].tolist() == [0, 2]
+    assert cache.lengths.tolist() == [7]
+    assert cache.model.weight is weight

@@ -68,6 +68,9 @@ def test_a_task_file_gives_examples_in_order(tmp_path):
         ('{"prompt": 3, "answer": "b"}', "line 1: needs a non-empty text under 'prompt'"),
         ("[1]", "line 1: needs a non-empty text under 'prompt'"),
         ("\n \n", "is empty"),
+        ('{"prompt": "a", "answer": "b\\nc"}', "line 1: the answer has several lines"),
+        ('{"prompt": "a", "answer": "b", "task": null}', "line 1: 'task' must be a non-empty text"),
+        ('{"prompt": "a", "answer": "b", "task": 3}', "line 1: 'task' must be a non-empty text"),
     ],
 )
 def test_a_bad_task_file_is_refused_with_its_line(tmp_path, content, message):
@@ -75,6 +78,12 @@ def test_a_bad_task_file_is_refused_with_its_line(tmp_path, content, message):
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         load_examples(path)
+
+
+def test_a_byte_order_mark_and_line_separators_inside_a_text_are_no_hindrance(tmp_path):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('\ufeff{"prompt": "a\u2028b\x85", "answer": "c"}\r\n', encoding="utf-8")
+    assert load_examples(path) == [Example("tasks", "a\u2028b\x85", "c")]
 
 
 def test_a_missing_task_file_is_refused(tmp_path):

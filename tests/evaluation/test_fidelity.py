@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sere.evaluation.fidelity import Fidelity, fidelity
-from sere.evaluation.intervals import bootstrap
+from sere.evaluation.intervals import bootstrap, wilson
 
 
 @pytest.fixture
@@ -66,3 +66,18 @@ def test_interval_follows_from_the_seed():
 
 def test_interval_of_one_value_is_the_value():
     assert bootstrap(torch.tensor([0.25]), seed=0) == (0.25, 0.25)
+
+
+def test_interval_of_a_share_solves_the_score_equation():
+    for right, count in ((0, 20), (1, 20), (37, 50), (20, 20)):
+        share = right / count
+        for end in wilson(right, count):
+            if 0 < end < 1:
+                assert abs(share - end) == pytest.approx(
+                    1.959964 * math.sqrt(end * (1 - end) / count), rel=1e-5
+                )
+
+
+def test_a_share_of_all_or_nothing_is_not_certain():
+    assert wilson(20, 20) == (pytest.approx(0.8389, abs=1e-4), 1.0)
+    assert wilson(0, 20) == (0.0, pytest.approx(0.1611, abs=1e-4))

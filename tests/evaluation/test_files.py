@@ -1,11 +1,13 @@
 """Files are written whole or not at all."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from sere.errors import DataError
-from sere.evaluation.files import check_writable, write_text
+from sere.evaluation.files import check_file, check_writable, write_text
 
 
 def test_a_file_is_written_into_a_new_folder(tmp_path):
@@ -30,9 +32,9 @@ def test_an_interruption_leaves_the_old_file_and_nothing_else(tmp_path, monkeypa
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match=r"cannot write .*Choose a folder"):
+    with pytest.raises(DataError, match=r"cannot write .*Choose a place"):
         write_text(tmp_path / "file" / "record.json", "text")
-    with pytest.raises(DataError, match=r"cannot write into .*Choose another output folder"):
+    with pytest.raises(DataError, match=r"cannot write into .*Choose another output"):
         check_writable(tmp_path / "file" / "out")
 
 
@@ -40,3 +42,30 @@ def test_checking_a_folder_makes_it_and_leaves_it_empty(tmp_path):
     folder = check_writable(tmp_path / "new" / "folder")
     assert folder.is_dir()
     assert list(folder.iterdir()) == []
+
+
+def test_a_link_stays_a_link_and_its_target_is_written(tmp_path):
+    (tmp_path / "link").symlink_to("target")
+    write_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text(encoding="utf-8") == "text"
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check_file(pipe)
+    writer = threading.Thread(target=write_text, args=(pipe, "text"))
+    writer.start()
+    assert pipe.read_text(encoding="utf-8") == "text"
+    writer.join()
+    assert pipe.is_fifo()
+
+
+def test_checking_a_file_refuses_folders_and_impossible_names_and_touches_nothing(tmp_path):
+    check_file(tmp_path / "record.json")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(DataError, match="is a folder. Name a file"):
+        check_file(tmp_path)
+    with pytest.raises(DataError, match="name too long.*Choose another name"):
+        check_file(tmp_path / ("x" * 300))

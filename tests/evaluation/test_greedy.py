@@ -5,6 +5,7 @@ import torch
 
 from sere.errors import DataError
 from sere.evaluation.greedy import decode_greedily
+from tests.engines.transformers import small
 from tests.evaluation.conftest import byte_tokenizer, tiny_model
 
 
@@ -62,8 +63,39 @@ def test_a_prompt_beyond_the_context_is_refused(model, tokenizer):
         decode_greedily(model, tokenizer, [[1, 2], [3] * 250], [10, 10], 2)
 
 
-def test_a_tokenizer_without_padding_is_refused(model):
+def test_a_tokenizer_without_padding_or_end_decodes_the_same(tokenizer, prompts):
+    """Padding is masked, so it needs no token of its own; without an end token the budget is the end."""
+    model = tiny_model()
+    model.generation_config.eos_token_id = None
     bare = byte_tokenizer()
-    bare.pad_token = None
-    with pytest.raises(DataError, match=r"no padding token.*Set tokenizer\.pad_token"):
-        decode_greedily(model, bare, [[1, 2]], [3], 1)
+    bare.bos_token = bare.eos_token = bare.pad_token = None
+    done = decode_greedily(model, bare, prompts, [4] * 7, 3)
+    assert [len(tokens) for tokens in done.tokens] == [4] * 7
+    expected = decode_greedily(model, tokenizer, prompts, [4] * 7, 3).tokens
+    assert all(tokens[: len(own)] == own for tokens, own in zip(done.tokens, expected, strict=True))
+
+
+def test_a_prompt_without_tokens_is_refused(model, tokenizer):
+    with pytest.raises(DataError, match="no token of prompt 2"):
+        decode_greedily(model, tokenizer, [[1, 2], []], [3, 3], 2)
+
+
+def test_fewer_prompts_than_places_are_told_by_the_mean(model, tokenizer, prompts):
+    assert decode_greedily(model, tokenizer, prompts[:2], [6, 6], 16).mean_live == 2
+
+
+# Caches of keys and values, of recurrent and convolution states, of both in one layer, and of its own kind.
+@pytest.mark.parametrize(
+    "family",
+    ["mixtral", "deepseek_v2", "gpt_oss", "jamba", "granitemoehybrid", "zaya", "minimax", "lfm2_moe"],
+)
+def test_every_kind_of_cache_lets_sequences_go_and_come(family, tokenizer, prompts):
+    model = small.build(family)
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    known = [[token % vocabulary for token in prompt] for prompt in prompts]
+    budgets = [3, 8, 5, 2, 6, 7, 4]
+    together = decode_greedily(model, tokenizer, known, budgets, 3).tokens
+    alone = [
+        decode_greedily(model, tokenizer, [p], [b], 1).tokens[0] for p, b in zip(known, budgets, strict=True)
+    ]
+    assert together == alone

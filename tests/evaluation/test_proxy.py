@@ -5,10 +5,12 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from sere.bench.blocks import artifact_for
 from sere.engines.transformers import find_layers
 from sere.evaluation.proxy import virtual_steps
 from sere.evaluation.stepwise import ExpertCount, Rerouting, text_logits
 from sere.routing import parse_policy
+from tests.engines.transformers import small
 
 PROMPT = 5
 POLICIES = [
@@ -93,6 +95,31 @@ def test_logits_and_counts_equal_those_of_stepwise_decoding(model, artifact, ids
     torch.testing.assert_close(stepwise, parallel, rtol=1e-4, atol=1e-4)
     assert real == proxy
     assert real.steps == 2 * 14
+
+
+@pytest.mark.parametrize(
+    "family", ["mixtral", "gpt_oss", "deepseek_v2", "glm4_moe", "granitemoe", "qwen3_next", "ernie4_5_moe"]
+)
+def test_other_families_take_the_same_decisions_too(family):
+    model = small.build(family)
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    ids = torch.randint(2, vocabulary, (5, 12), generator=torch.Generator().manual_seed(1))
+    rerouting = Rerouting(artifact_for(model), parse_policy("sere:top_s=1,floor=0"))
+    real, proxy = ExpertCount(), ExpertCount()
+    stepwise = text_logits(model, ids, PROMPT, rerouting, "real", real)
+    parallel = text_logits(model, ids, PROMPT, rerouting, "proxy", proxy)
+    assert real == proxy
+    assert real.after < real.before
+    torch.testing.assert_close(stepwise, parallel, rtol=1e-4, atol=1e-4)
+
+
+def test_a_wrapped_model_is_served_by_the_artifact_of_the_bare_one(model, artifact, ids):
+    wrapped = torch.nn.Module()
+    wrapped.inner = model
+    settings = {"sequences": 6, "prompt": PROMPT}
+    with virtual_steps(wrapped, artifact, parse_policy("sere:top_s=1"), **settings) as steps, torch.no_grad():
+        model(input_ids=ids, use_cache=False)
+    assert [name.split(".")[0] for name in steps.totals] == ["inner", "inner"]
 
 
 def test_prompt_tokens_stay_as_routed(model, artifact, ids):

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from tokenizers import processors
 
 from sere.errors import DataError
-from sere.evaluation.tokens import encode, heldout_sequences, left_padded
+from sere.evaluation.tokens import check_vocabulary, encode, heldout_sequences, left_padded
 from tests.evaluation.conftest import byte_tokenizer
 
 TEXTS = [f"document number {n} with some words in it" for n in range(10)]
@@ -36,7 +37,10 @@ def test_texts_that_are_too_short_are_joined(tokenizer):
 
 
 def test_too_little_text_is_refused_with_what_there_is(tokenizer):
-    with pytest.raises(DataError, match=r"gives 3 sequences of 100 tokens, 9 were asked for. Ask for fewer"):
+    with pytest.raises(
+        DataError,
+        match=r"10 held-out texts give 3 sequences of 100 tokens .* 9 were asked for. Ask for fewer",
+    ):
         heldout_sequences(tokenizer, TEXTS, 9, 100, seed=0)
 
 
@@ -50,3 +54,19 @@ def test_prompts_are_padded_at_their_left(tokenizer):
     ids, mask = left_padded(tokenizer, [[5], [6, 7, 8]])
     assert ids.tolist() == [[0, 0, 5], [6, 7, 8]]
     assert mask.tolist() == [[0, 0, 1], [1, 1, 1]]
+
+
+def test_an_end_token_that_the_tokenizer_appends_is_left_out():
+    ending = byte_tokenizer()
+    ending.bos_token = None
+    ending.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <|end|>", special_tokens=[("<|end|>", 0)]
+    )
+    assert ending("ab").input_ids[-1] == 0
+    assert encode(ending, "ab") == ending("ab").input_ids[:-1]
+
+
+def test_a_tokenizer_of_another_model_is_refused(model):
+    check_vocabulary(model, [[256], []])
+    with pytest.raises(DataError, match="token id 257, the model has 257 embeddings.*own tokenizer"):
+        check_vocabulary(model, [[3], [257, 1]])

@@ -4,7 +4,7 @@
     python tools/demo_model/train.py CORPUS OUT --minutes 90
 
 The architecture is Qwen3-MoE, small: 4 layers, 64 experts of width 32, 8 a token. The learning
-rate warms up, stays, and falls to zero over the last quarter of the time; every ``--save-every``
+rate warms up, stays, and falls to zero over the last 30% of the time; every ``--save-every``
 minutes the newest weights are written to ``OUT/checkpoint`` so that other work can start on them.
 The run ends by wall clock, so the number of steps depends on the machine; the seed fixes the data
 and the initial weights.

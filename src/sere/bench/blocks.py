@@ -25,6 +25,8 @@ VOCABULARY = 512
 LAYER_BYTES = 4 * (128 * 3 * 768 * 2048 + 2 * 2048 * (32 + 4) * 128)
 """Weights of one block in float32: experts and attention."""
 MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup/memory.max")
+"""Limit of a container, bytes or ``max``; the machine's own figures do not know of it."""
 SKEW = 0.85
 """Standard deviation, over experts, of what the router adds to its logits for every token.
 
@@ -73,7 +75,7 @@ def build(layers: int = 1, seed: int = 0, dtype: torch.dtype = torch.float32, sc
 
 
 def require_memory(layers: int, scale: int = 1) -> None:
-    """Refuse before anything is made if the blocks would not fit; only Linux is asked.
+    """Refuse before anything is made if the blocks would not fit; only Linux and its containers are asked.
 
     Raises:
         DataError: If less is available than the float32 weights and a fifth more.
@@ -83,6 +85,9 @@ def require_memory(layers: int, scale: int = 1) -> None:
     if MEMINFO.is_file():
         fields = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
         available = 1024 * int(fields["MemAvailable"].split()[0])
+        limit = CGROUP.read_text().strip() if CGROUP.is_file() else "max"
+        if limit.isdecimal():
+            available = min(available, int(limit))
         if available < needed:
             raise DataError(
                 f"{layers} block(s) of the real size need {needed / 1e9:.1f} GB of memory, "

@@ -8,13 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel
-
 from sere.bench.blocks import artifact_for, build, random_text
 from sere.errors import DataError
 from sere.evaluation.compare import NONE, UNMODIFIED
 from sere.evaluation.provenance import Provenance
-from sere.evaluation.record import ExpertsRecord, SpeedRecord
+from sere.evaluation.record import ExpertsRecord, Part, SpeedRecord
 from sere.evaluation.speed import measure
 from sere.evaluation.stepwise import Rerouting
 from sere.evaluation.summarise import experts_record, speed_record
@@ -54,7 +52,7 @@ class RealSizeConfig:
                 raise DataError(f"{name} must be 1 or more, got {getattr(self, name)}.")
 
 
-class RealSizeResult(BaseModel):
+class RealSizeResult(Part):
     """One policy's speed; the experts of the unmodified model are what ``none`` counted."""
 
     policy: str
@@ -62,7 +60,7 @@ class RealSizeResult(BaseModel):
     speed: SpeedRecord
 
 
-class RealSizeRecord(BaseModel):
+class RealSizeRecord(Part):
     """The whole run.
 
     Attributes:

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from sere.cli import calibrate, compare, demo, doctor, inspect
+from sere.cli import calibrate, compare, demo, doctor, inspect, serve
+from sere.cli.output import plain
 from sere.errors import SereError
 from sere.version import __version__
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+FAILED = 1
+PLACES = (
+    errno.ENOSPC,
+    errno.EACCES,
+    errno.EROFS,
+    errno.EDQUOT,
+    errno.EPERM,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)
+"""What is wrong with a place on disk, and no fault of the program."""
 
 HELP = """
 Decode batches of Mixture-of-Experts models faster by reading fewer experts per step.
@@ -28,13 +40,17 @@ Decode batches of Mixture-of-Experts models faster by reading fewer experts per 
      measure once how alike its experts are
   4. [cyan]sere compare MODEL DIR --policy sere:top_s=2,threshold=0.5[/cyan]
      experts read, loss and speed, side by side
+  5. [cyan]sere serve MODEL --artifact DIR --policy sere:top_s=2,threshold=0.5[/cyan]
+     vLLM with the policy on
+  6. [cyan]sere doctor --url http://localhost:8000[/cyan]
+     proof that the server re-routes
 
 MODEL is a folder with a checkpoint, a name on the Hugging Face Hub,
 or the word [cyan]demo[/cyan] for the bundled model.
 A policy is written NAME:key=value,key=value.
 
 Exit codes: 0 done; 1 refused or failed, the message says what to do;
-2 wrong usage; 130 interrupted.
+2 wrong usage; 130 interrupted; 143 terminated.
 """
 
 app = typer.Typer(
@@ -50,6 +66,7 @@ app.command("doctor", rich_help_panel="Start")(doctor.command)
 app.command("calibrate", rich_help_panel="Work")(calibrate.command)
 app.command("inspect", rich_help_panel="Work")(inspect.command)
 app.command("compare", rich_help_panel="Work")(compare.command)
+app.command("serve", rich_help_panel="Work", context_settings=serve.CONTEXT)(serve.command)
 
 
 def _version(value: bool) -> None:
@@ -67,16 +84,11 @@ def root(
     """Hold the options of the command itself."""
 
 
-def main() -> None:
+def run() -> None:
     """Run the command; known errors become one line on standard error and exit code 1."""
+    warnings.showwarning = _show_warning
     try:
         app()
-    except (KeyboardInterrupt, SystemExit) as ended:
-        # Typer turns an interrupt inside a command into an exit with this code, and says nothing.
-        code = INTERRUPTED if isinstance(ended, KeyboardInterrupt) else ended.code
-        if code == INTERRUPTED:
-            _complain("interrupted; nothing was left half-written.")
-        sys.exit(code)
     except SereError as error:
         _complain(str(error))
         sys.exit(FAILED)
@@ -84,12 +96,22 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(FAILED)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT, errno.EPERM):
+        if error.errno not in PLACES:
             raise
-        _complain(f"{error.strerror}: {error.filename or 'output'}. Free the space or choose another output.")
+        _complain(f"{error.strerror}: {error.filename or 'output'}. Free the space or choose another place.")
         sys.exit(FAILED)
 
 
+def _show_warning(message: Warning | str, category: type[Warning], *_where: Any) -> None:
+    """Show our own warnings without the line of code; hide the libraries' advice to programmers."""
+    text = str(message)
+    if text.startswith("sere: "):
+        _complain(text.removeprefix("sere: "))
+    elif not issubclass(category, DeprecationWarning | FutureWarning):
+        sys.stderr.write(f"{category.__name__}: {text}\n")
+
+
 def _complain(message: str) -> None:
-    Console(stderr=True).print("[bold red]sere:[/bold red] ", end="")
-    Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
+    errors = Console(stderr=True)
+    errors.print("[bold red]sere:[/bold red] ", end="")
+    plain(errors, message)

@@ -25,7 +25,9 @@ from sere.cli.options import (
     ThreadsOption,
     TrustOption,
 )
+from sere.cli.output import console, plain, shell
 from sere.errors import ArtifactError
+from sere.evaluation.files import check_writable
 
 
 def command(
@@ -64,8 +66,9 @@ def command(
 ) -> None:
     """Measure how alike the experts of every MoE layer of MODEL are, and write an artifact.
 
-    All experts run on all calibration tokens, once. The default, 400 sequences of 128 tokens and
-    the Frobenius similarity, is the SERE paper's. The artifact is small: four matrices a layer.
+    All experts run on all calibration tokens, once. The default, 400 sequences
+    of 128 tokens and the Frobenius similarity, is the SERE paper's. The artifact
+    is small: four matrices a layer.
     """
     from sere.calibration import calibrate
 
@@ -97,18 +100,16 @@ def command(
         typer.echo(json.dumps(as_dict(artifact), indent=2))
         return
     show(artifact)
-    Console().print(
-        f"\nWritten to {out}. Next: sere compare {model} {out} --policy sere:top_s=2",
-        markup=False,
-        highlight=False,
-    )
+    following = shell("sere", "compare", model, out, "--policy", "sere:top_s=2")
+    plain(console(), f"\nWritten to {out}. Next: {following}")
 
 
 def check_output(out: Path, force: bool) -> None:
     """Refuse, before any work is done, an output that cannot or should not be written.
 
     Raises:
-        ArtifactError: If ``out`` is a file, cannot be written to, or holds an artifact and not ``force``.
+        ArtifactError: If ``out`` is a file, or holds an artifact and not ``force``.
+        DataError: If it cannot be written to.
 
     """
     if out.exists() and not out.is_dir():
@@ -117,13 +118,7 @@ def check_output(out: Path, force: bool) -> None:
         raise ArtifactError(
             f"{out} holds an artifact already. Choose another folder, or add --force to replace it."
         )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".sere-write-test"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ArtifactError(f"cannot write to {out}: {error.strerror}. Choose another folder.") from error
+    check_writable(out)
 
 
 class _Display:

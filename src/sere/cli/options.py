@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,8 +14,9 @@ ModelArgument = Annotated[
 ArtifactArgument = Annotated[
     str, typer.Argument(metavar="ARTIFACT", help="Folder that `sere calibrate` wrote, or a Hub name.")
 ]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 DtypeOption = Annotated[
-    str, typer.Option("--dtype", help="Load the weights as auto, float32, bfloat16 or float16.")
+    Dtype, typer.Option("--dtype", help="Type to load the weights as; auto is the checkpoint's own.")
 ]
 DeviceOption = Annotated[
     str, typer.Option("--device", help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.")
@@ -23,7 +24,10 @@ DeviceOption = Annotated[
 ThreadsOption = Annotated[
     int | None,
     typer.Option(
-        "--threads", min=1, help="CPU threads; the default is what torch would take. Fix it to compare runs."
+        "--threads",
+        min=1,
+        max=1024,
+        help="CPU threads; the default is what torch would take. Fix it to compare runs.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]

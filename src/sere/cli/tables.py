@@ -1,10 +1,16 @@
-"""Tables of a comparison for a terminal."""
+"""Tables of a comparison for a terminal of 80 columns."""
 
 from __future__ import annotations
 
+from rich import box
 from rich.table import Table
 
+from sere.cli.output import titled
 from sere.evaluation import ComparisonRecord, PolicyResult
+
+SHORT = 1000.0
+"""Perplexities from here on are shown without decimals."""
+_HOW = {"real": "decoded step by step", "proxy": "in one parallel forward of virtual steps"}
 
 
 def comparison_tables(record: ComparisonRecord) -> list[Table]:
@@ -15,42 +21,63 @@ def comparison_tables(record: ComparisonRecord) -> list[Table]:
 
 def _table(record: ComparisonRecord, size: int) -> Table:
     results = [result for result in record.results if result.batch_size == size]
-    table = Table(title=f"{record.model.id}, {size} live sequences, {record.config['mode']} decoding")
-    table.add_column("policy")
-    for heading in ("experts read", "of routed", "KL", "same top-1", "perplexity"):
-        table.add_column(heading, justify="right")
-    if any(result.tasks for result in results):
-        table.add_column("tasks right", justify="right")
-    if any(result.speed for result in results):
-        table.add_column("tokens/s", justify="right")
-        table.add_column("speed-up", justify="right")
+    first = results[0]
+    how = _HOW.get(str(record.config.get("mode")), "")
+    table = titled(f"{record.model.id}: {size} live sequences, {how}", box=box.SIMPLE, pad_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    table.add_column("policy", overflow="fold")
+    headings = [f"experts\nread\nof {first.experts.of}", "KL", "same\ntop-1", "perplex-\nity"]
+    headings += ["tasks\nright"] * any(result.tasks for result in results)
+    headings += ["tokens/s\nspeed-up\n(range)"] * any(result.speed for result in results)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for result in results:
-        table.add_row(*_cells(result))
-    table.caption = (
-        "experts read: distinct experts per layer and decoding step; KL in nats against the unmodified "
-        "model, with 95% interval; speed-up: median and range over rounds taken in turns"
-    )
+        table.add_row(*_cells(result, first.experts.before))
+        table.add_section()
+    table.caption = _caption(results)
     return table
 
 
-def _cells(result: PolicyResult) -> list[str]:
+def _cells(result: PolicyResult, unmodified: float) -> list[str]:
     experts, near = result.experts, result.fidelity
-    low, high = near.kl_interval
     cells = [
-        result.policy,
-        f"{experts.after:.1f} of {experts.of}",
-        f"{experts.after / experts.before:.0%}" if experts.before else "-",
-        f"{near.kl:.4f} [{low:.4f}, {high:.4f}]",
+        result.policy.replace(",", ",\n"),
+        f"{experts.after:.1f}\n{experts.after / unmodified:.0%}" if unmodified else "-",
+        f"{near.kl:.4f}" + (_between(near.kl_interval, ".4f", " to\n") if near.sequences > 1 else ""),
         f"{near.top1_agreement:.1%}",
-        f"{near.perplexity:.2f} ({near.perplexity_change:+.1%})",
+        f"{near.perplexity:.{2 if near.perplexity < SHORT else 0}f}\n{near.perplexity_change:+.1%}",
     ]
     if result.tasks is not None:
-        low, high = result.tasks.interval
-        cells.append(f"{result.tasks.exact_match:.1%} [{low:.0%}, {high:.0%}]")
+        cells.append(f"{result.tasks.exact_match:.1%}" + _between(result.tasks.interval, ".0%"))
     if result.speed is not None:
         speed = result.speed
-        cells += [
-            f"{speed.tokens_per_second:.0f}",
-            f"{speed.ratio:.2f}x [{speed.ratio_low:.2f}, {speed.ratio_high:.2f}]",
-        ]
+        cells.append(
+            f"{speed.tokens_per_second:.0f}\n{speed.ratio:.2f}x"
+            + _between((speed.ratio_low, speed.ratio_high), ".2f")
+        )
     return cells
+
+
+def _between(interval: tuple[float, float], form: str, middle: str = "-") -> str:
+    low, high = interval
+    return f"\n{low:{form}}{middle}{high:{form}}"
+
+
+def _caption(results: list[PolicyResult]) -> str:
+    near = results[0].fidelity
+    parts = [
+        "Experts read: distinct experts per layer and decoding step, and their share of the unmodified "
+        f"model's. KL (nats), same top-1 and perplexity: predictions of {near.tokens:,} tokens in "
+        f"{near.sequences} sequences, against the unmodified model"
+        + ("; below KL its 95% interval." if near.sequences > 1 else ".")
+    ]
+    solved = [result.tasks for result in results if result.tasks]
+    if solved:
+        live = [tasks.mean_live for tasks in solved]
+        parts.append(
+            f"Tasks right: exact answers to {solved[0].examples} prompts, with 95% interval; "
+            f"{min(live):.1f} to {max(live):.1f} sequences were live in a step of them, on the mean."
+        )
+    if any(result.speed for result in results):
+        parts.append("Speed-up: median and range over rounds that the policies take in turns.")
+    return " ".join(parts)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -22,6 +21,7 @@ from sere.demo.model import NAME, load
 from sere.demo.tables import fidelity_table, speed_table
 from sere.evaluation import CompareConfig, ComparisonRecord, compare
 from sere.evaluation.files import check_writable, write_text
+from sere.evaluation.record import Part
 
 RECORD = "demo.json"
 ARTIFACT = "artifact"
@@ -62,7 +62,7 @@ QUICK = DemoConfig(
 """The same tables in seconds; the figures are rough, and the speed is not that of the real size."""
 
 
-class DemoRecord(BaseModel):
+class DemoRecord(Part):
     """Everything that the demonstration measured.
 
     Attributes:
@@ -111,10 +111,13 @@ def run_demo(
     out, console = check_writable(out), console or Console()
     config = QUICK if quick else DemoConfig()
     require_memory(config.real_size.layers, config.real_size.scale)
+    if quick:
+        console.print("[bold]Short run[/bold]: figures are rough, and the speed is not that of a real size.")
     loaded, tokenizer = load(model)
     with pinned(threads) as used:
         console.print(f"[bold]1. Calibrate[/bold] {NAME} once, on {used} CPU thread(s)", highlight=False)
         artifact, seconds = _calibrate(loaded, tokenizer, config, console)
+        (out / RECORD).unlink(missing_ok=True)  # an earlier run's: it does not belong to the new artifact
         artifact.save_pretrained(out / ARTIFACT)
         threshold = lower_quartile(artifact)
         console.print("[bold]2. Compare[/bold] it with itself under each policy, 16 sequences at a time")

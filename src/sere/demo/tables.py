@@ -49,13 +49,19 @@ def fidelity_table(record: ComparisonRecord, threshold: float) -> Table:
     table = _table(title, headings)
     for result in record.results:
         table.add_row(*_fidelity_cells(result, experts.before))
-    examples = first.tasks.examples if first.tasks else 0
+    solved = ""
+    if first.tasks:
+        low, high = first.tasks.interval
+        solved = (
+            f" Tasks solved: exact answers to {first.tasks.examples} prompts never trained on; of as many "
+            f"others the unmodified model would solve {low:.0%} to {high:.0%}."
+        )
     table.caption = (
         "Experts read: distinct experts per layer and decoding step, and their share of the unmodified "
         f"model's. KL (0 is identical, in nats), same first choice and perplexity: predictions of "
         f"{near.tokens:,} tokens of held-out text, against the unmodified model, whose perplexity is "
-        f"{near.reference_perplexity:.1f}. Tasks solved: exact answers to {examples} prompts never trained "
-        f"on. {threshold:.2f}: three quarters of all pairs of experts are at least so alike."
+        f"{near.reference_perplexity:.1f}.{solved} {threshold:.2f}: three quarters of all pairs of experts "
+        "are at least so alike."
     )
     return table
 

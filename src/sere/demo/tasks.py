@@ -5,7 +5,7 @@ separated by spaces, so a prompt is never split in a way that hides the task fro
 Sums, differences and products are written **units first** (``add:037+451=`` gives ``884``
 reversed, ``488``), which lets a decoder carry from left to right.
 
-Pure Python without dependencies: the training script, the evaluation and the tests share it.
+Pure Python: the training script, the evaluation and the tests share it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import random
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from sere.errors import DataError
 
 LETTERS = string.ascii_lowercase
 
@@ -130,18 +132,31 @@ def generate(task: str, rng: random.Random) -> Example:
     return Example(task, prompt, answer)
 
 
+MOST_REPEATS = 1000
+"""Prompts drawn again in a row after which a task counts as used up."""
+
+
 def examples(count: int, seed: int, tasks: Sequence[str] = tuple(TASKS)) -> list[Example]:
     """Draw ``count`` distinct examples of each task, interleaved task by task.
 
     The same arguments give the same list on every platform.
+
+    Raises:
+        DataError: If a task has not so many prompts.
+
     """
     columns: list[list[Example]] = []
     for task in tasks:
         rng = random.Random(f"{seed}/{task}")
         seen: dict[str, Example] = {}
+        repeated = 0
         while len(seen) < count:
+            before = len(seen)
             example = generate(task, rng)
             seen.setdefault(example.prompt, example)
+            repeated = repeated + 1 if len(seen) == before else 0
+            if repeated == MOST_REPEATS:
+                raise DataError(f"task {task!r} has only about {len(seen)} prompts. Ask for fewer.")
         columns.append(list(seen.values()))
     return [example for row in zip(*columns, strict=True) for example in row]
 
@@ -151,5 +166,5 @@ HELDOUT_COUNT = 100
 
 
 def heldout() -> list[Example]:
-    """The examples that training never saw: :data:`HELDOUT_COUNT` of each task."""
+    """Return the examples that training never saw: :data:`HELDOUT_COUNT` of each task."""
     return examples(HELDOUT_COUNT, HELDOUT_SEED)

@@ -15,16 +15,17 @@ from sere.artifact import Artifact
 from sere.demo.data import heldout_texts
 from sere.demo.tasks import Example
 from sere.engines.transformers import describe, find_layers
-from sere.errors import DataError, PolicyError
+from sere.errors import DataError, EngineError, PolicyError
 from sere.evaluation.config import CompareConfig
-from sere.evaluation.exact_match import bundled_examples, load_examples, solve
+from sere.evaluation.exact_match import bundled_examples, load_examples, prepare, solve
 from sere.evaluation.fidelity import Fidelity, fidelity
+from sere.evaluation.greedy import check_lengths
 from sere.evaluation.provenance import Provenance
 from sere.evaluation.record import ComparisonRecord, PolicyResult
 from sere.evaluation.speed import Speed, measure
 from sere.evaluation.stepwise import ExpertCount, Rerouting, text_logits
 from sere.evaluation.summarise import experts_record, fidelity_record, speed_record, tasks_record
-from sere.evaluation.tokens import context_length, heldout_sequences
+from sere.evaluation.tokens import check_vocabulary, context_length, heldout_sequences
 from sere.routing import Policy, make_policy, parse_policy
 
 UNMODIFIED = "unmodified"
@@ -61,9 +62,11 @@ def compare(
 
     Raises:
         PolicyError: If a policy is malformed or given twice.
-        ArtifactError: If the artifact belongs to another model.
-        EngineError: If the model cannot be re-routed.
+        ArtifactError: If the artifact belongs to another model, or cannot serve ``metric``.
+        EngineError: If the model cannot be re-routed, predicts no tokens, or gives logits that are NaN.
         DataError: If texts or tasks are missing, too little, or too long for the model.
+
+    Everything that can be refused is looked at before anything is measured, but for the NaN.
 
     """
     started = time.monotonic()
@@ -73,16 +76,24 @@ def compare(
     record = describe(model)
     if artifact is not None:
         artifact.check_model(record)
-    variants = _variants(artifact, policies, metric)
+    variants = plan(artifact, policies, metric)
+    if model.get_output_embeddings() is None:
+        raise EngineError(f"{type(model).__name__} predicts no tokens. Load it as a causal language model.")
     _check_context(model, config)
     texts = heldout_texts() if texts is None else texts
-    examples = _examples(config)
+    length, seed = config.sequence_length, config.seed
+    heldout = {
+        size: heldout_sequences(tokenizer, texts, config.sequences_for(size), length, seed)
+        for size in config.batch_sizes
+    }
+    examples = task_examples(config)
+    prompts, budgets = prepare(tokenizer, examples)
+    check_lengths(model, prompts, budgets)
+    check_vocabulary(model, [*prompts, *(ids.flatten().tolist() for ids in heldout.values())])
     provenance = Provenance.now(model)
     results: list[PolicyResult] = []
-    for size in config.batch_sizes:
-        count, length = config.sequences_for(size), config.sequence_length
-        ids = heldout_sequences(tokenizer, texts, count, length, config.seed).to(model.device)
-        results += _at_batch(model, tokenizer, variants, ids, examples, size, config, say)
+    for size, ids in heldout.items():
+        results += _at_batch(model, tokenizer, variants, ids.to(model.device), examples, size, config, say)
     return ComparisonRecord(
         provenance=provenance,
         model=record,
@@ -95,9 +106,16 @@ def compare(
     )
 
 
-def _variants(
-    artifact: Artifact | None, policies: Sequence[str | Policy], metric: str | None
+def plan(
+    artifact: Artifact | None, policies: Sequence[str | Policy], metric: str | None = None
 ) -> dict[str, Rerouting]:
+    """Put the two controls before ``policies``, by name; nothing of a model is needed to check them.
+
+    Raises:
+        PolicyError: If a policy is malformed, given twice, or needs an artifact that is not there.
+        ArtifactError: If the artifact cannot serve what a policy needs.
+
+    """
     variants = {
         UNMODIFIED: Rerouting(None, None),
         NONE: Rerouting(None, make_policy(NONE)),
@@ -110,11 +128,19 @@ def _variants(
             raise PolicyError(f"policy {name!r} is given twice. Give each once, in its short form.")
         if policy.requires and artifact is None:
             raise PolicyError(f"policy {name!r} needs an artifact. Calibrate the model and give its folder.")
+        if policy.requires and artifact is not None:
+            artifact.statistics(artifact.layers[0].name, requires=policy.requires, metric=metric)
         variants[name] = Rerouting(artifact, policy, metric)
     return variants
 
 
-def _examples(config: CompareConfig) -> list[Example]:
+def task_examples(config: CompareConfig) -> list[Example]:
+    """Prompts with answers that ``config`` asks for; none if it asks for no tasks.
+
+    Raises:
+        DataError: As :func:`~sere.evaluation.exact_match.load_examples`.
+
+    """
     if config.tasks is None:
         return []
     if config.tasks == "bundled":
@@ -154,7 +180,7 @@ def _at_batch(
         if examples:
             say(f"batch {size}: tasks under {name}")
             with rerouting.on(model, counting=False):
-                tasks = tasks_record(solve(model, tokenizer, examples, size), config)
+                tasks = tasks_record(solve(model, tokenizer, examples, size))
         counted = experts[NONE if rerouting.policy is None else name]
         result = PolicyResult(
             policy=name,
@@ -181,6 +207,11 @@ def _fidelity(
             say(f"batch {size}: text {number} of {len(batches)} under {name}")
             logits = text_logits(model, batch, config.prompt_tokens, rerouting, config.mode, experts[name])
             if rerouting.policy is None:
+                if logits.isnan().any():
+                    raise EngineError(
+                        f"the unmodified model's logits are NaN in {logits.dtype}. Load it in another type "
+                        "(--dtype), such as float32."
+                    )
                 reference = logits
             parts[name].append(fidelity(reference, logits, targets))
     return {name: Fidelity.join(part) for name, part in parts.items()}, experts

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sere.demo.tasks import HELDOUT_COUNT
 from sere.errors import DataError
 
+MOST_BATCHES = 16
+"""Most batches of held-out text at one batch size."""
 SHORTEST = 4
 """Fewest tokens after the prompt: two steps of warm-up, one that is timed, and a last target."""
 
@@ -19,8 +22,8 @@ class CompareConfig:
         batch_sizes: Live sequences, one comparison for each.
         mode: How fidelity is measured: ``real`` decodes held-out text step by step with a cache;
             ``proxy`` takes the t-th tokens of B sequences as one virtual step of one forward pass.
-        sequences: Held-out sequences. Each batch size takes its largest multiple of it, at least one
-            whole batch, so that every batch is full.
+        sequences: Held-out sequences. Each batch size takes as many full batches as they give, at
+            least one and at most :data:`MOST_BATCHES`: decoding one by one takes long.
         sequence_length: Tokens of each, L.
         prompt_tokens: Leading tokens that are prefill: kept as routed, neither counted nor scored.
         tasks: ``bundled`` for the bundled model's tasks, the path of a task file, or None.
@@ -56,6 +59,11 @@ class CompareConfig:
         for name in ("sequences", "prompt_tokens", "examples_per_task"):
             if getattr(self, name) < 1:
                 raise DataError(f"{name} must be 1 or more, got {getattr(self, name)}.")
+        if self.examples_per_task > HELDOUT_COUNT:
+            raise DataError(
+                f"examples_per_task is {self.examples_per_task}; {HELDOUT_COUNT} of each task are held out. "
+                "Ask for no more than that."
+            )
         if self.speed_rounds < 0:
             raise DataError(f"speed_rounds must be 0 (no measurement) or more, got {self.speed_rounds}.")
         if self.sequence_length < self.prompt_tokens + SHORTEST:
@@ -65,5 +73,5 @@ class CompareConfig:
             )
 
     def sequences_for(self, batch_size: int) -> int:
-        """Held-out sequences at ``batch_size``: full batches only."""
-        return max(1, self.sequences // batch_size) * batch_size
+        """Held-out sequences at ``batch_size``: full batches only, at most :data:`MOST_BATCHES`."""
+        return min(max(1, self.sequences // batch_size), MOST_BATCHES) * batch_size

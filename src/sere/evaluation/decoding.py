@@ -57,17 +57,22 @@ class LiveBatch:
     def keep(self, rows: Tensor) -> None:
         """Drop all sequences but ``rows``, indices of shape [B'], int64."""
         if len(rows) < len(self):
+            size = len(self)
             self.mask = self.mask[rows]
             if len(rows):
-                self._cache.batch_select_indices(rows)
+                select_rows(self._cache, size, rows)
             else:
                 self._cache = None
 
     def can_join(self) -> bool:
         """Whether sequences can be added: every layer must hold all keys and values of the past."""
-        from transformers.cache_utils import DynamicLayer
+        from transformers.cache_utils import DynamicCache, DynamicLayer
 
-        return len(self) == 0 or all(type(layer) is DynamicLayer for layer in self._cache.layers)
+        if len(self) == 0:
+            return True
+        return type(self._cache) is DynamicCache and all(
+            type(layer) is DynamicLayer for layer in self._cache.layers
+        )
 
     def join(self, other: LiveBatch) -> None:
         """Append another batch's sequences; columns that are padding everywhere go."""
@@ -98,6 +103,34 @@ class LiveBatch:
         self._cache = output[self._keyword]
         logits: Tensor = output.logits[:, -1]
         return logits
+
+
+def select_rows(holder: Any, size: int, rows: Tensor) -> Any:
+    """Keep ``rows`` of every tensor in a cache whose first dimension is the batch of ``size``.
+
+    Caches have a method for this, but those with recurrent or convolution states lack it or forget
+    the states. So everything that a cache holds is looked through; ``holder`` is changed in place.
+
+    Args:
+        holder: The cache, or a part of it.
+        size: B, rows before.
+        rows: Indices of those that stay, shape [B'], int64.
+
+    Returns:
+        ``holder``, or its selection where it is a tensor or a tuple.
+
+    """
+    if isinstance(holder, Tensor):
+        return holder.index_select(0, rows.to(holder.device)) if holder.shape[:1] == (size,) else holder
+    if isinstance(holder, tuple):
+        return tuple(select_rows(value, size, rows) for value in holder)
+    if isinstance(holder, list):
+        holder[:] = [select_rows(value, size, rows) for value in holder]
+    elif isinstance(holder, dict):
+        holder.update({key: select_rows(value, size, rows) for key, value in holder.items()})
+    elif "cache" in f"{type(holder).__module__}.{type(holder).__qualname__}".lower():
+        vars(holder).update({key: select_rows(value, size, rows) for key, value in vars(holder).items()})
+    return holder
 
 
 def _fit(tensor: Tensor, width: int, dim: int) -> Tensor:

@@ -66,7 +66,8 @@ def load_examples(path: str | Path) -> list[Example]:
     """
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: it would also cut at characters that JSON allows inside a text, such as U+2028.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the task file {path} cannot be read: {error}. Check the path.") from error
     examples = [_example(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
@@ -86,7 +87,22 @@ def _example(path: Path, number: int, line: str) -> Example:
     for key in ("prompt", "answer"):
         if not isinstance(fields.get(key), str) or not fields[key].strip():
             raise DataError(f"{path}, line {number}: needs a non-empty text under {key!r}. Add it.")
-    return Example(str(fields.get("task", path.stem)), fields["prompt"], fields["answer"])
+    if len(fields["answer"].strip().split("\n")) > 1:
+        raise DataError(
+            f"{path}, line {number}: the answer has several lines, only the first one written is compared. "
+            "Ask for an answer of one line."
+        )
+    task = fields.get("task", path.stem)
+    if not isinstance(task, str) or not task.strip():
+        raise DataError(f"{path}, line {number}: 'task' must be a non-empty text. Write it or leave it out.")
+    return Example(task, fields["prompt"], fields["answer"])
+
+
+def prepare(tokenizer: Any, examples: Sequence[Example]) -> tuple[list[list[int]], list[int]]:
+    """Token ids of every prompt, and the most new tokens that its answer may take."""
+    prompts = [encode(tokenizer, example.prompt) for example in examples]
+    answers = [tokenizer(example.answer, add_special_tokens=False).input_ids for example in examples]
+    return prompts, [len(answer) + SPARE_TOKENS for answer in answers]
 
 
 def solve(model: Any, tokenizer: Any, examples: Sequence[Example], batch_size: int) -> Solved:
@@ -101,9 +117,7 @@ def solve(model: Any, tokenizer: Any, examples: Sequence[Example], batch_size: i
     """
     if not examples:
         raise DataError("there are no task examples. Give at least one.")
-    prompts = [encode(tokenizer, example.prompt) for example in examples]
-    answers = [tokenizer(example.answer, add_special_tokens=False).input_ids for example in examples]
-    budgets = [len(answer) + SPARE_TOKENS for answer in answers]
+    prompts, budgets = prepare(tokenizer, examples)
     done = decode_greedily(model, tokenizer, prompts, budgets, batch_size)
     texts = tokenizer.batch_decode(done.tokens, skip_special_tokens=True)
     right = [

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sere.errors import DataError
 from sere.evaluation.decoding import LiveBatch
-from sere.evaluation.tokens import context_length, left_padded, require_padding
+from sere.evaluation.tokens import context_length, left_padded
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,9 @@ class Completions:
     Attributes:
         tokens: New tokens of every prompt, in the prompts' order, without the end token.
         steps: Decoding steps in all.
-        mean_live: Mean live sequences of a step; below the batch size only near the end.
+        mean_live: Mean live sequences of a step. Below the batch size where the batch runs empty: at
+            the end, at the end of every wave of a model that decodes in waves, and throughout if
+            there are fewer prompts than places.
 
     """
 
@@ -41,17 +43,16 @@ def decode_greedily(
 
     Args:
         model: A Transformers causal language model in evaluation mode.
-        tokenizer: Its tokenizer, with padding and end tokens.
+        tokenizer: Its tokenizer. Without an end token every prompt uses up its budget.
         prompts: Token ids of every prompt.
         budgets: Most new tokens of every prompt, the end token included.
         batch_size: B, live sequences.
 
     Raises:
-        DataError: If the tokenizer cannot pad, or a prompt with its budget is beyond the context.
+        DataError: As :func:`check_lengths`.
 
     """
-    require_padding(tokenizer)
-    _check_lengths(model, prompts, budgets)
+    check_lengths(model, prompts, budgets)
     run = _Run(model, tokenizer, prompts, budgets)
     with torch.inference_mode():
         while run.waiting or run.owners:
@@ -113,12 +114,20 @@ def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     generation = getattr(model, "generation_config", None)
     ends = getattr(generation, "eos_token_id", None)
     listed = ends if isinstance(ends, list) else [ends]
-    return frozenset({tokenizer.eos_token_id, *(end for end in listed if end is not None)})
+    return frozenset(end for end in (tokenizer.eos_token_id, *listed) if end is not None)
 
 
-def _check_lengths(model: Any, prompts: Sequence[Sequence[int]], budgets: Sequence[int]) -> None:
+def check_lengths(model: Any, prompts: Sequence[Sequence[int]], budgets: Sequence[int]) -> None:
+    """See that every prompt can be decoded.
+
+    Raises:
+        DataError: If a prompt holds no token, or is with its budget beyond the model's context.
+
+    """
     limit = context_length(model)
     for number, (prompt, budget) in enumerate(zip(prompts, budgets, strict=True), start=1):
+        if not prompt:
+            raise DataError(f"the tokenizer makes no token of prompt {number}. Write it differently.")
         if limit is not None and len(prompt) + budget > limit:
             raise DataError(
                 f"prompt {number} has {len(prompt)} tokens and {budget} for the answer; the model's context "

@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ class Provenance(BaseModel):
 
     Attributes:
         created: Time of the run's start, UTC, ISO 8601.
-        command: The process's arguments.
+        command: The process's program name and arguments.
         versions: Package to version.
         machine: Processor architecture and operating system.
         processor: Instruction set that torch uses.
@@ -46,9 +47,9 @@ class Provenance(BaseModel):
         packages = {name: importlib.metadata.version(name) for name in ("torch", "transformers", "numpy")}
         return cls(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            command=sys.argv,
+            command=[Path(sys.argv[0]).name, *sys.argv[1:]],
             versions={"sere": __version__, "python": platform.python_version(), **packages},
-            machine=f"{platform.machine()} {platform.system()} {platform.release()}",
+            machine=f"{platform.machine()} {platform.system()}",
             processor=torch.backends.cpu.get_cpu_capability(),
             threads=torch.get_num_threads(),
             device=str(model.device),

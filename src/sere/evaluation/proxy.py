@@ -19,6 +19,7 @@ from torch import Tensor
 
 from sere.artifact import Artifact
 from sere.engines.transformers import MoELayer, find_layers
+from sere.engines.transformers.hooks import device_of
 from sere.engines.transformers.layers import parameter_names
 from sere.routing import DECODE, FIELDS, PREFILL, LayerStatistics, Policy, RoutingBatch, count
 
@@ -48,13 +49,13 @@ class VirtualSteps:
         Args:
             layer: The layer.
             statistics: Its calibrated statistics.
-            ids: Experts, shape [B * T, K]; token t of sequence b is row ``b * T + t``.
-            weights: Routing weights, shape [B * T, K].
+            ids: Experts, shape [B * T, K] or [B, T, K]; token t of sequence b is row ``b * T + t``.
+            weights: Routing weights of the same shape.
 
         """
-        tokens = ids.shape[0] // self.sequences
-        grid_ids = ids.view(self.sequences, tokens, -1)
-        grid_weights = weights.view(self.sequences, tokens, -1)
+        tokens = ids.shape[:-1].numel() // self.sequences
+        grid_ids = ids.reshape(self.sequences, tokens, -1)
+        grid_weights = weights.reshape(self.sequences, tokens, -1)
         new_ids, new_weights = torch.empty_like(grid_ids), torch.empty_like(grid_weights)
         columns = [slice(0, self.prompt)] if self.prompt else []
         columns += [slice(t, t + 1) for t in range(self.prompt, tokens)]
@@ -104,9 +105,10 @@ def virtual_steps(
         for layer in find_layers(model):
             statistics = LayerStatistics()
             if artifact is not None and policy.requires:
-                device = next(layer.module.parameters()).device
+                # By number, as the engine does it: a wrapper puts a prefix before the module's path.
+                name = artifact.layer_at(layer.index).name
                 statistics = artifact.statistics(
-                    layer.name, requires=policy.requires, metric=metric, device=device
+                    name, requires=policy.requires, metric=metric, device=device_of(layer.module)
                 )
             hook = _hook(steps, layer, statistics)
             hooks.append(layer.module.register_forward_pre_hook(hook, with_kwargs=True))
@@ -117,16 +119,15 @@ def virtual_steps(
 
 
 def _hook(steps: VirtualSteps, layer: MoELayer, statistics: LayerStatistics) -> Any:
-    names = parameter_names(layer.module)[:3]
+    names = parameter_names(layer.module)[1:3]
 
     def hook(
         _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        call = {**dict(zip(names, args, strict=False)), **kwargs}
-        _, ids_name, weights_name = names
-        call[ids_name], call[weights_name] = steps.reroute(
-            layer, statistics, call[ids_name], call[weights_name]
-        )
-        return (), call
+        given = {**dict(zip(names, args[1:3], strict=False)), **kwargs}
+        new = steps.reroute(layer, statistics, *(given[name] for name in names))
+        # Each goes back the way it came: kernels behind the module may name their arguments differently.
+        named = {name: value for name, value in zip(names, new, strict=True) if name in kwargs}
+        return (*args[:1], *new[: max(len(args) - 1, 0)], *args[3:]), {**kwargs, **named}
 
     return hook

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sere.artifact import ModelRecord
 from sere.errors import DataError
@@ -13,10 +13,16 @@ from sere.evaluation.files import write_text
 from sere.evaluation.provenance import Provenance
 
 Interval = tuple[float, float]
-"""95% bootstrap interval, lower and upper end."""
+"""95% interval, lower and upper end; see :mod:`sere.evaluation.intervals` for what it leaves out."""
 
 
-class ExpertsRecord(BaseModel):
+class Part(BaseModel):
+    """Base of all records: JSON has no NaN and no infinity, so they are written as text and read back."""
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+
+class ExpertsRecord(Part):
     """Distinct experts, means per layer and decoding step.
 
     Attributes:
@@ -33,14 +39,14 @@ class ExpertsRecord(BaseModel):
     rerouted: float
 
 
-class FidelityRecord(BaseModel):
+class FidelityRecord(Part):
     """Nearness to the unmodified model on held-out text.
 
     Attributes:
         sequences: Sequences scored.
         tokens: Tokens scored in all.
         kl: KL(unmodified || re-routed), nats per token.
-        kl_interval: Over sequences.
+        kl_interval: Bootstrap over sequences; both ends are the mean if there is only one.
         top1_agreement: Share of tokens with the same first choice.
         perplexity: Of the re-routed model.
         reference_perplexity: Of the unmodified model.
@@ -58,15 +64,15 @@ class FidelityRecord(BaseModel):
     perplexity_change: float
 
 
-class TasksRecord(BaseModel):
+class TasksRecord(Part):
     """Exact match by greedy decoding.
 
     Attributes:
         examples: Prompts decoded.
         exact_match: Share answered rightly.
-        interval: Over examples.
+        interval: Wilson's score interval over examples.
         by_task: The share of each task.
-        mean_live: Mean live sequences of a step.
+        mean_live: Mean live sequences of a step: the batch size, less where the batch ran empty.
 
     """
 
@@ -77,7 +83,7 @@ class TasksRecord(BaseModel):
     mean_live: float
 
 
-class SpeedRecord(BaseModel):
+class SpeedRecord(Part):
     """Decode speed, measured in turns with all other policies of the same batch size.
 
     Attributes:
@@ -96,7 +102,7 @@ class SpeedRecord(BaseModel):
     rounds: int
 
 
-class PolicyResult(BaseModel):
+class PolicyResult(Part):
     """One policy at one batch size.
 
     Attributes:
@@ -117,7 +123,7 @@ class PolicyResult(BaseModel):
     speed: SpeedRecord | None = None
 
 
-class ComparisonRecord(BaseModel):
+class ComparisonRecord(Part):
     """A whole comparison.
 
     Attributes:
@@ -179,5 +185,17 @@ class ComparisonRecord(BaseModel):
             return cls.model_validate_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValidationError, UnicodeDecodeError) as error:
             raise DataError(
-                f"{path} is no comparison record: {error}. Make one with sere compare."
+                f"{path} is no comparison record: {_reason(error)}. Make one with sere compare."
             ) from error
+
+
+def _reason(error: OSError | ValidationError | UnicodeDecodeError) -> str:
+    """Say in one line what is wrong with a file."""
+    if isinstance(error, OSError):
+        return error.strerror or "it cannot be read"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text"
+    faults = error.errors(include_url=False)
+    place = ".".join(map(str, faults[0]["loc"]))
+    more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+    return f"{place + ': ' if place else ''}{faults[0]['msg']}{more}"

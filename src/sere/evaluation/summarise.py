@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from sere.evaluation.config import CompareConfig
 from sere.evaluation.exact_match import Solved
 from sere.evaluation.fidelity import Fidelity
-from sere.evaluation.intervals import bootstrap
+from sere.evaluation.intervals import bootstrap, wilson
 from sere.evaluation.record import ExpertsRecord, FidelityRecord, SpeedRecord, TasksRecord
 from sere.evaluation.speed import Speed
 from sere.evaluation.stepwise import ExpertCount
@@ -34,12 +32,12 @@ def fidelity_record(near: Fidelity, config: CompareConfig) -> FidelityRecord:
     )
 
 
-def tasks_record(solved: Solved, config: CompareConfig) -> TasksRecord:
+def tasks_record(solved: Solved) -> TasksRecord:
     """Summarise exact match, with an interval over examples."""
     return TasksRecord(
         examples=len(solved.right),
         exact_match=solved.share(),
-        interval=bootstrap(torch.tensor(solved.right), config.seed),
+        interval=wilson(sum(solved.right), len(solved.right)),
         by_task=solved.by_task(),
         mean_live=solved.mean_live,
     )

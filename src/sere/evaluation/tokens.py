@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,9 +13,14 @@ from sere.errors import DataError
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
-    """Token ids of ``text``, led by the beginning-of-text token where the tokenizer has one."""
+    """Token ids of ``text``, led by the beginning-of-text token where the tokenizer has one.
+
+    An end-of-text token that the tokenizer appends is left out: the text is to be continued.
+    """
     ids: list[int] = tokenizer(text).input_ids
-    start = tokenizer.bos_token_id
+    start, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+    if len(ids) > 1 and end is not None and ids[-1] == end:
+        ids = ids[:-1]
     return ids if start is None or ids[:1] == [start] else [start, *ids]
 
 
@@ -47,34 +52,41 @@ def heldout_sequences(tokenizer: Any, texts: Sequence[str], count: int, length: 
         if len(sequences) == count:
             return torch.tensor(sequences)
     raise DataError(
-        f"the held-out text gives {len(sequences)} sequences of {length} tokens, {count} were asked for. "
-        "Ask for fewer or shorter ones, or give more text."
+        f"{len(order)} held-out texts give {len(sequences)} sequences of {length} tokens (each text gives at "
+        f"most one, its beginning), {count} were asked for. Ask for fewer or shorter ones, or give more text."
     )
 
 
 def left_padded(tokenizer: Any, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Pad token ids at their left to one length.
 
+    Padding is masked, so without a padding token any other will do.
+
     Returns:
         Ids and mask (1 for real tokens), both of shape [len(prompts), longest], int64.
 
     """
     width = max(map(len, prompts))
-    pad = tokenizer.pad_token_id
+    pad = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0)
     ids = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts])
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
     return ids, mask
 
 
-def require_padding(tokenizer: Any) -> None:
-    """Raise a :class:`DataError` if the tokenizer cannot pad or cannot end a text."""
-    if tokenizer.pad_token_id is None:
+def check_vocabulary(model: Any, sequences: Iterable[Sequence[int]]) -> None:
+    """See that the model knows all token ids.
+
+    Raises:
+        DataError: If the tokenizer gives ids that the model has no embedding for.
+
+    """
+    known = model.get_input_embeddings().weight.shape[0]
+    largest = max((max(sequence, default=0) for sequence in sequences), default=0)
+    if largest >= known:
         raise DataError(
-            "the tokenizer has no padding token, so prompts of several lengths cannot share a batch. "
-            "Set tokenizer.pad_token, for example to tokenizer.eos_token."
+            f"the tokenizer gives token id {largest}, the model has {known} embeddings: they do not belong "
+            "together. Put the model's own tokenizer beside its weights."
         )
-    if tokenizer.eos_token_id is None:
-        raise DataError("the tokenizer has no end-of-text token. Set tokenizer.eos_token.")
 
 
 def context_length(model: Any) -> int | None:

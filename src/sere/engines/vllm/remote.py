@@ -1,0 +1,105 @@
+"""What a running worker can be asked from outside, through vLLM's ``collective_rpc``.
+
+``collective_rpc("sere_counters")``, ``("sere_reset")`` and ``("sere_switch", args=(policy,))``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sere.engines.vllm.counting import Counts, read
+from sere.engines.vllm.loading import Engine, statistics_of
+from sere.errors import EngineError
+from sere.routing import Policy, make_policy, parse_policy
+
+OFF, ON = "off", "on"
+
+
+def counters(worker: Any) -> dict[str, Any]:
+    """Counters of this worker: ``{"rank", "policy", "layers": {name: {phase: {field: int}}}}``."""
+    engine = engine_of(worker)
+    layers: dict[str, Counts] = {
+        layer.name: read(layer.table) for layer in engine.reroutings if layer.table is not None
+    }
+    return {"rank": engine.rank, "policy": state(engine), "layers": layers}
+
+
+def reset(worker: Any) -> None:
+    """Set all counters of this worker to zero."""
+    for layer in engine_of(worker).reroutings:
+        if layer.table is not None:
+            layer.table.zero_()
+
+
+def switch(worker: Any, policy: str) -> str:
+    """Serve with another policy from the next step on, without a restart and without compiling.
+
+    Args:
+        worker: The worker.
+        policy: ``off`` passes routing through untouched, ``on`` undoes that; anything else is a policy's
+            short form or the name of an operating point.
+
+    Returns:
+        What is active now.
+
+    Raises:
+        EngineError: If steps are replayed from captured graphs and this is not ``on`` or ``off``.
+        PolicyError: If the policy is wrong.
+
+    """
+    engine = engine_of(worker)
+    if policy in (ON, OFF):
+        _turn(engine, policy == ON)
+        return state(engine)
+    if engine.graphs:
+        raise EngineError(
+            "this server replays captured graphs, into which the policy is baked: only 'on' and 'off' can be "
+            "switched. Restart it with the other policy, or run with --enforce-eager to switch freely."
+        )
+    chosen, metric = _policy(engine, policy)
+    device = engine.rows.kinds.device
+    artifact = engine.resolved.artifact
+    fresh = [statistics_of(artifact, chosen, metric, layer.index, device) for layer in engine.reroutings]
+    for layer, statistics in zip(engine.reroutings, fresh, strict=True):
+        layer.policy, layer.statistics = chosen, statistics
+    engine.active = policy
+    _turn(engine, True)
+    return state(engine)
+
+
+def state(engine: Engine) -> str:
+    """Short form of what is active, or ``off``."""
+    return engine.active if engine.enabled else OFF
+
+
+def engine_of(worker: Any) -> Engine:
+    """Return the worker's :class:`Engine`.
+
+    Raises:
+        EngineError: If the server was started without the plugin's key.
+
+    """
+    engine = getattr(worker, "sere_engine", None)
+    if not isinstance(engine, Engine):
+        raise EngineError(
+            "this server was started without the sere key. Restart it with --additional-config "
+            "'{\"sere\": {...}}'."
+        )
+    return engine
+
+
+def _turn(engine: Engine, on: bool) -> None:
+    engine.enabled = on
+    for layer in engine.reroutings:
+        if layer.switch is not None:
+            layer.switch.fill_(on)
+        else:
+            layer.enabled = on
+
+
+def _policy(engine: Engine, text: str) -> tuple[Policy, str | None]:
+    artifact = engine.resolved.artifact
+    points = artifact.operating_points if artifact is not None else {}
+    if text in points:
+        return parse_policy(points[text].policy), points[text].metric or engine.resolved.metric
+    return (parse_policy(text) if ":" in text else make_policy(text)), engine.resolved.metric

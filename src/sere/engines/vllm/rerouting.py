@@ -1,0 +1,106 @@
+"""One served layer under a policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sere.engines.vllm.counting import add_step, unchanged
+from sere.engines.vllm.rows import RowKinds
+from sere.routing import PREFILL, LayerStatistics, Policy, Routes, RoutingBatch
+
+_IDS = (torch.int32, torch.int64)
+
+
+@dataclass(eq=False)
+class Rerouting:
+    """What one layer's custom operation needs; all tensors keep their address for the engine's life.
+
+    Attributes:
+        name: The layer's name in vLLM.
+        index: Number of its decoder layer.
+        num_experts: E, logical routed experts.
+        top_k: K.
+        rows: Row kinds of the step.
+        policy: The policy; may be exchanged where Python runs in every step.
+        statistics: What the policy may know, on the device.
+        table: Counters, or None if nothing is counted.
+        switch: On a device that replays graphs, a bool tensor without dimensions that turns the policy's
+            result on or off; None where Python runs in every step.
+        enabled: Whether the policy is on, where Python runs in every step.
+        calls: How often :meth:`route` ran: it runs while graphs are captured, not while they are replayed.
+
+    """
+
+    name: str
+    index: int
+    num_experts: int
+    top_k: int
+    rows: RowKinds
+    policy: Policy
+    statistics: LayerStatistics
+    table: Tensor | None
+    switch: Tensor | None = None
+    enabled: bool = True
+    calls: int = 0
+
+    def route(self, ids: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Rewrite one step's routing into fresh tensors.
+
+        Args:
+            ids: Logical expert ids, shape [rows, slots], any integer dtype.
+            weights: Routing weights of the same shape.
+
+        Returns:
+            Ids and weights of the same shapes and dtypes, contiguous, sharing no memory with the inputs.
+
+        """
+        self.calls += 1
+        kinds = self.rows.of(ids.shape[0])
+        if kinds is None:
+            # Not this step's rows, so nothing is known about them: all stay as routed.
+            kinds = torch.full(ids.shape[:1], PREFILL, dtype=torch.int32, device=ids.device)
+        wide = ids if ids.dtype in _IDS else ids.to(torch.int64)
+        batch = RoutingBatch(wide, weights, self.num_experts, kinds)
+        if self._keeps_all(ids.shape[0]):
+            if self.table is not None:
+                add_step(self.table, batch, None)
+            return _copy(ids), _copy(weights)
+        routes = self.policy.route(batch, self.statistics, redirect_padding=True)
+        if self.switch is not None:
+            routes = _where(self.switch, routes, unchanged(batch))
+        if self.table is not None:
+            add_step(self.table, batch, routes)
+        return _fresh(routes.ids.to(ids.dtype), ids), _fresh(routes.weights, weights)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the policy can change anything in this layer."""
+        return self.enabled and self.policy.inert(self.top_k) is None
+
+    def _keeps_all(self, rows: int) -> bool:
+        """Whether nothing can change in this step; never of a step whose graph may serve another one."""
+        if self.switch is not None:
+            return False
+        prompts_only = self.policy.phase == "decode" and self.rows.decoding == 0
+        return not self.changes or (prompts_only and rows == self.rows.tokens)
+
+
+def _where(on: Tensor, routes: Routes, kept: Routes) -> Routes:
+    """Choose on the device; no Python runs when a graph is replayed."""
+    return Routes(
+        torch.where(on, routes.ids, kept.ids),
+        torch.where(on, routes.weights, kept.weights),
+        routes.empty & on,
+        torch.where(on, routes.active, kept.active),
+    )
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _fresh(new: Tensor, old: Tensor) -> Tensor:
+    return _copy(new) if new.data_ptr() == old.data_ptr() else new.contiguous()
