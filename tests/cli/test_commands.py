@@ -99,8 +99,8 @@ def test_bad_input_ends_with_code_1_and_one_line_that_helps(
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
     places = {
-        "small": small, "dense": dense, "artifact": artifact, "out": tmp_path / "out", "empty": empty, **broken
-    }  # fmt: skip
+        "small": small, "dense": dense, "artifact": artifact, "out": tmp_path / "out", "empty": empty
+    } | broken  # fmt: skip
     ended = sere(*(argument.format(**places) for argument in arguments))
     complaint = [line for line in ended.stderr.splitlines() if line.startswith("sere: ")]
     assert ended.returncode == 1

@@ -23,10 +23,18 @@ def odd(small, artifact, tmp_path_factory):
     return folder / "[" / "model]", folder / "artifact"
 
 
-def test_tables_of_a_comparison_fit_eighty_columns_and_cut_nothing_off(sere, odd):
+@pytest.fixture
+def tasks(tmp_path):
+    """A task file of three prompts."""
+    path = tmp_path / "sums.jsonl"
+    path.write_text('{"prompt": "1+1=", "answer": "2"}\n' * 3, encoding="utf-8")
+    return path
+
+
+def test_tables_of_a_comparison_fit_eighty_columns_and_cut_nothing_off(sere, odd, tasks):
     shown = sere(
         "compare", *odd, *SHORT, "-p", "sere:top_s=1,threshold=0.25", "-p", "top_k:k=1,renormalise=false",
-        "--tasks", "bundled", "--speed-rounds", 1, COLUMNS="60",
+        "--tasks", tasks, "--speed-rounds", 1, COLUMNS="60",
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
     lines = shown.stdout.splitlines()
@@ -34,8 +42,9 @@ def test_tables_of_a_comparison_fit_eighty_columns_and_cut_nothing_off(sere, odd
     assert ":smile:" in "".join(lines)
     assert max(map(len, lines)) <= 80
     assert "threshold=0.25" in shown.stdout
-    assert "exact answers to 200 prompts" in " ".join(line.strip() for line in lines)
-    assert "2.0 to 2.0 sequences were live" in " ".join(line.strip() for line in lines)
+    caption = " ".join(line.strip() for line in lines)
+    assert "exact answers to 3 prompts" in caption
+    assert "sequences were live in a step" in caption
 
 
 def test_one_sequence_has_no_interval(sere, small, artifact):
@@ -79,9 +88,9 @@ def test_a_record_that_cannot_be_written_is_printed_at_least(sere, small, artifa
     assert "No space left" in done.stderr
 
 
-def test_the_bundled_model_is_recorded_by_name_and_not_by_folder(sere):
+def test_the_bundled_model_is_recorded_by_name_and_not_by_folder(sere, tasks):
     options = ("-b", 1, "--sequences", 1, "--length", 24, "--speed-rounds", 0, "-p", "none", "--tasks")
-    done = sere("compare", "demo", *options, "bundled", "--json")
+    done = sere("compare", "demo", *options, tasks, "--json")
     assert json.loads(done.stdout)["model"]["id"] == "sere-demo-moe"
 
 

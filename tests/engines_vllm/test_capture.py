@@ -23,10 +23,7 @@ FORBIDDEN = {
 POLICIES = (
     "none",
     "sere:top_s=1",
-    pytest.param(
-        "sere:top_s=1,threshold=0.5,merge=true",
-        marks=pytest.mark.xfail(strict=True, reason="MostSimilar makes its threshold with torch.tensor()"),
-    ),
+    "sere:top_s=1,threshold=0.5,merge=true",
     "sere:top_s=1,merge=true,floor=0,phase=all",
     "top_k:k=1",
 )

@@ -1,5 +1,6 @@
 """The whole comparison, on a tiny model."""
 
+import importlib
 import json
 import math
 
@@ -112,9 +113,7 @@ def test_a_damaged_record_is_refused_in_one_line(record, tmp_path, damage):
     path = tmp_path / "record.json"
     record.save(path)
     path.write_text(DAMAGE[damage](path.read_text(encoding="utf-8")), encoding="utf-8")
-    with pytest.raises(
-        DataError, match=r"^\S+ is no comparison record: [^\n]+\. Make one with sere compare\.$"
-    ):
+    with pytest.raises(DataError, match=r"^\S+ is no comparison record: [^\n]+\. Make one with[^\n]+$"):
         ComparisonRecord.load(path)
 
 
@@ -207,8 +206,7 @@ LONG = '{"prompt": "' + "x" * 300 + '", "answer": "y"}'
 def test_what_can_be_refused_is_refused_before_anything_is_measured(
     model, tokenizer, artifact, tmp_path, monkeypatch, changes, metric, error, message
 ):
-    from sere.evaluation import compare as module
-
+    module = importlib.import_module("sere.evaluation.compare")
     (tmp_path / "long").write_text(LONG, encoding="utf-8")
     changes = {**changes, "tasks": str(tmp_path / "long")} if "tasks" in changes else changes
     settings = {"batch_sizes": (2,), "sequences": 2, "sequence_length": 12, "prompt_tokens": 4, **changes}
@@ -218,7 +216,7 @@ def test_what_can_be_refused_is_refused_before_anything_is_measured(
 
 
 def test_a_model_without_a_head_is_refused(model, tokenizer):
-    with pytest.raises(EngineError, match="predicts no tokens. Load it as a causal language model"):
+    with pytest.raises(EngineError, match=r"predicts no tokens\. Load it as a causal language model"):
         compare(model.model, tokenizer, None, [], SMALL, texts=TEXTS)
 
 

@@ -65,7 +65,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
 def test_checking_a_file_refuses_folders_and_impossible_names_and_touches_nothing(tmp_path):
     check_file(tmp_path / "record.json")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(DataError, match="is a folder. Name a file"):
+    with pytest.raises(DataError, match=r"is a folder\. Name a file"):
         check_file(tmp_path)
-    with pytest.raises(DataError, match="name too long.*Choose another name"):
+    with pytest.raises(DataError, match=r"name too long.*Choose another name"):
         check_file(tmp_path / ("x" * 300))

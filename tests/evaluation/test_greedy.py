@@ -84,7 +84,7 @@ def test_fewer_prompts_than_places_are_told_by_the_mean(model, tokenizer, prompt
     assert decode_greedily(model, tokenizer, prompts[:2], [6, 6], 16).mean_live == 2
 
 
-# Caches of keys and values, of recurrent and convolution states, of both in one layer, and of its own kind.
+# Caches of keys and values, of recurrent and convolution states, of both in a layer, and of its own kind.
 @pytest.mark.parametrize(
     "family",
     ["mixtral", "deepseek_v2", "gpt_oss", "jamba", "granitemoehybrid", "zaya", "minimax", "lfm2_moe"],

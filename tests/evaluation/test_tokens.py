@@ -39,7 +39,7 @@ def test_texts_that_are_too_short_are_joined(tokenizer):
 def test_too_little_text_is_refused_with_what_there_is(tokenizer):
     with pytest.raises(
         DataError,
-        match=r"10 held-out texts give 3 sequences of 100 tokens .* 9 were asked for. Ask for fewer",
+        match=r"10 .* give 3 sequences of 100 tokens .* 9 were asked for\. Ask",
     ):
         heldout_sequences(tokenizer, TEXTS, 9, 100, seed=0)
 
@@ -68,5 +68,5 @@ def test_an_end_token_that_the_tokenizer_appends_is_left_out():
 
 def test_a_tokenizer_of_another_model_is_refused(model):
     check_vocabulary(model, [[256], []])
-    with pytest.raises(DataError, match="token id 257, the model has 257 embeddings.*own tokenizer"):
+    with pytest.raises(DataError, match=r"token id 257, the model has 257 embeddings.*own tokenizer"):
         check_vocabulary(model, [[3], [257, 1]])

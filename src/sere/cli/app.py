@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
@@ -102,7 +102,14 @@ def run() -> None:
         sys.exit(FAILED)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *_where: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,  # noqa: ARG001
+    lineno: int,  # noqa: ARG001
+    file: TextIO | None = None,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> None:
     """Show our own warnings without the line of code; hide the libraries' advice to programmers."""
     text = str(message)
     if text.startswith("sere: "):

@@ -105,7 +105,7 @@ class MostSimilar:
         substitute = ranked.argmax(1)
         replaceable = chosen.active.any().expand(batch.num_experts)
         if self.threshold > 0:
-            cutoff = torch.tensor(self.threshold, dtype=torch.float32, device=ranked.device)
+            cutoff = torch.full((), self.threshold, dtype=torch.float32, device=ranked.device)
             replaceable = replaceable & (ranked.amax(1) >= cutoff)
         replaced = open_slots & lookup(replaceable, batch, valid)
         safe = batch.ids.clamp(0, batch.num_experts - 1).long()
