@@ -25,7 +25,7 @@ from torch import Tensor
 
 from sere.artifact import METRICS
 from sere.calibration.cka import cka
-from sere.calibration.moments import distances, gram, normalised_gram
+from sere.calibration.moments import gram, normalised_gram, squared_distances
 
 
 def kernel_matrix(x: Tensor, kernel: str) -> Tensor:
@@ -65,7 +65,7 @@ def pairwise(metric: str, outputs: Tensor) -> Tensor:
     if metric.startswith("cka"):
         return cka(outputs, [metric])[metric]
     if metric == "frobenius":
-        return distances(gram(outputs))
+        return squared_distances(outputs, gram(outputs)).sqrt()
     return normalised_gram(outputs)[0] / outputs.shape[1]
 
 

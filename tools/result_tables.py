@@ -24,25 +24,25 @@ RECORD = "docs/results/demo.json"
 
 
 def loss_table(record: DemoRecord) -> str:
-    """What is read and lost on the bundled model."""
+    """Tell what is read and lost on the bundled model."""
     first = record.comparison.results[0]
     rows = [
-        f"| policy | experts read per layer and step, of {first.experts.of} | KL | same first choice | perplexity "
-        "| tasks solved |",
+        f"| policy | experts read per layer and step, of {first.experts.of} | KL | same first choice "
+        "| perplexity | tasks solved |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for result in record.comparison.results:
-        near, tasks = result.fidelity, result.tasks
+        near, tasks = result.fidelity, "-" if result.tasks is None else f"{result.tasks.exact_match:.1%}"
         rows.append(
             f"| {in_words(result.policy)} | {result.experts.after:.1f} "
-            f"({result.experts.after / first.experts.before:.0%}) | {near.kl:.3f} | {near.top1_agreement:.1%} "
-            f"| {near.perplexity_change:+.1%} | {'-' if tasks is None else f'{tasks.exact_match:.1%}'} |"
+            f"({result.experts.after / first.experts.before:.0%}) | {near.kl:.3f} "
+            f"| {near.top1_agreement:.1%} | {near.perplexity_change:+.1%} | {tasks} |"
         )
     return "\n".join(rows)
 
 
 def speed_table(record: DemoRecord) -> str:
-    """What is gained at a real layer's size."""
+    """Tell what is gained at a real layer's size."""
     results = record.real_size.results
     before = results[0].experts.before
     rows = [
@@ -64,8 +64,9 @@ def setting(record: DemoRecord) -> str:
     first, real = record.comparison.results[0], record.real_size
     tasks = first.tasks.examples if first.tasks is not None else 0
     return (
-        f"Measured by `make demo` on {real.provenance.threads} CPU thread(s) with {real.provenance.processor}, "
-        f"{record.seconds / 60:.0f} minutes in all: {first.batch_size} live sequences, "
+        f"Measured by `make demo` on {real.provenance.threads} CPU thread(s) with "
+        f"{real.provenance.processor}, {record.seconds / 60:.0f} minutes in all: "
+        f"{first.batch_size} live sequences, "
         f"{first.fidelity.tokens:,} tokens of held-out text and {tasks} prompts never trained on; "
         f"speed is the median of {real.results[0].speed.rounds} rounds in turns. "
         f"Record: [demo.json](RESULTS/demo.json)."

@@ -125,6 +125,9 @@ def test_missing_foreign_and_misshapen_tensors_are_refused():
         ({"metrics": ("frobenius", "cka_rbf_biased")}, "promises similarities.*cka_rbf_biased"),
         ({"default_metric": "cka_rbf_biased"}, "promises similarities.*cka_rbf_biased"),
         ({"fields": ("frobenius", "telepathy")}, "unknown statistics.*telepathy"),
+        ({"metrics": ("gram",), "default_metric": "gram"}, "'gram'.*no similarities"),
+        ({"metrics": ("frobenius", "norm")}, "'norm'.*no similarities"),
+        ({"layers": LAYERS[:2]}, "fingerprint"),
         ({"layers": (LAYERS[0], LAYERS[0])}, "names a layer twice"),
     ],
 )
@@ -132,6 +135,27 @@ def test_a_manifest_that_contradicts_itself_is_refused(change, message):
     made = artifact()
     with pytest.raises(ArtifactError, match=message):
         Artifact(made.manifest.model_copy(update=change), made.tensors)
+
+
+def test_what_an_artifact_was_made_of_and_what_it_serves_can_be_changed_without_changing_it():
+    one = torch.rand(EXPERTS, EXPERTS)
+    made = Artifact.build(
+        MODEL, LAYERS, {each.name: {"frobenius": one} for each in LAYERS}, ("frobenius",), RECORD
+    )
+    before = made.similarity(NAME)
+    one.fill_(float("nan"))
+    made.similarity(NAME).fill_(float("nan"))
+    made.statistics(NAME, requires=frozenset({"similarity"})).similarity.fill_(float("nan"))
+    assert torch.equal(made.similarity(NAME), before)
+
+
+def test_one_matrix_for_all_layers_can_be_saved(tmp_path):
+    one = torch.rand(EXPERTS, EXPERTS)
+    made = Artifact.build(
+        MODEL, LAYERS, {each.name: {"frobenius": one} for each in LAYERS}, ("frobenius",), RECORD
+    )
+    made.save_pretrained(tmp_path)
+    assert Artifact.from_pretrained(tmp_path).hash == made.hash
 
 
 def test_an_artifact_of_nothing_is_refused():

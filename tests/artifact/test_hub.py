@@ -112,3 +112,22 @@ def test_a_refused_push_is_an_error(hub, monkeypatch):
     monkeypatch.setattr(hub, "create_repo", refuse)
     with pytest.raises(ArtifactError, match=r"cannot push to me/stats: 403 Forbidden.*token"):
         artifact().push_to_hub("me/stats")
+
+
+class Unreachable(HfHubHTTPError.__bases__[0]):
+    """What the HTTP client of the installed hub library raises by itself."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self, "connection refused")
+
+
+@pytest.mark.parametrize(
+    "error", [Unreachable(), OSError("cut off"), ValueError("Invalid metadata in README.md")]
+)
+def test_no_network_and_a_card_that_is_refused_are_errors_in_one_line(hub, monkeypatch, error):
+    def fail(*args, **options):
+        raise error
+
+    monkeypatch.setattr(hub, "upload_folder", fail)
+    with pytest.raises(ArtifactError, match=f"cannot push to me/stats: {str(error)[:12]}"):
+        artifact().push_to_hub("me/stats")

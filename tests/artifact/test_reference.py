@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
+import random
+import re
 
 import pytest
 import torch
@@ -82,3 +85,31 @@ def test_missing_and_damaged_files_and_unknown_metrics_are_refused(path):
         Artifact.from_reference(path, MODEL, LAYERS)
     with pytest.raises(ArtifactError, match="Did you mean 'cosine'"):
         Artifact.from_reference(path, MODEL, LAYERS, metric="cosin")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        torch.Tensor.to_sparse,
+        lambda value: value.to("meta"),
+        lambda value: value.to(torch.complex64),
+    ],
+    ids=["sparse", "meta", "complex"],
+)
+def test_matrices_of_another_kind_are_refused(path, change):
+    torch.save({number: change(value) for number, value in matrices().items()}, path)
+    with pytest.raises(ArtifactError, match="no plain dense matrix"):
+        Artifact.from_reference(path, MODEL, LAYERS)
+
+
+def test_a_file_damaged_anywhere_is_an_error_that_names_it(path):
+    torch.save(matrices(), path)
+    whole, draw = path.read_bytes(), random.Random(0)
+    pickled = pickle.dumps({1: [1.5, "x"], 2: (3,)}, 1)
+    for source in [whole] * 60 + [pickled] * 60 + [b"junk", b""]:
+        broken = bytearray(source[: draw.randrange(len(source))] if len(source) > 4 else source)
+        for _ in range(3 if broken else 0):
+            broken[draw.randrange(len(broken))] = draw.randrange(256)
+        path.write_bytes(bytes(broken))
+        with pytest.raises(ArtifactError, match=re.escape(path.name)):
+            Artifact.from_reference(path, MODEL, LAYERS)

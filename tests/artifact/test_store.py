@@ -178,3 +178,81 @@ def test_neither_artifact_nor_calibration_import_an_engine():
     code = f"import sys, sere.artifact, sere.calibration; print({seen})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("moves", [0, 1, 2])
+def test_an_interrupt_between_two_moves_brings_the_old_artifact_back(tmp_path, monkeypatch, moves, fresh):
+    if not fresh:
+        artifact().save_pretrained(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    move, left = Path.replace, [moves]
+
+    def interrupted(path, target):
+        if left[0] == 0:
+            left[0] -= 1
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return move(path, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        artifact(1).save_pretrained(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_file_that_cannot_be_replaced_leaves_the_others_as_they_were(folder):
+    (folder / "sere.safetensors").unlink()
+    (folder / "sere.safetensors").mkdir()
+    old = (folder / "sere.json").read_bytes()
+    with pytest.raises(ArtifactError, match=r"Is a directory.*Nothing was half-written"):
+        artifact(1).save_pretrained(folder)
+    assert (folder / "sere.json").read_bytes() == old
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_links_are_replaced_and_what_they_point_at_is_left_alone(folder, tmp_path):
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for path in [path for path in folder.iterdir() if path.is_file()]:
+        (linked / path.name).symlink_to(path)
+    artifact(1).save_pretrained(linked)
+    assert Artifact.from_pretrained(linked).hash == artifact(1).hash
+    assert Artifact.from_pretrained(folder).hash == artifact().hash
+
+
+def test_the_home_folder_may_be_written_as_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    artifact().save_pretrained("~/made")
+    assert Artifact.from_pretrained("~/made").hash == Artifact.from_pretrained(tmp_path / "made").hash
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-that-name/made", "a\0b", 3, None])
+def test_names_that_are_no_place_are_refused(name):
+    with pytest.raises(ArtifactError, match=r"folder"):
+        Artifact.from_pretrained(name)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"format": "sere", "x": ' + "[" * 100_000])
+def test_a_manifest_nested_without_end_is_refused(folder, text):
+    (folder / "sere.json").write_text(text)
+    with pytest.raises(ArtifactError, match="truncated or no JSON"):
+        Artifact.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("field", ["num_experts", "top_k", "index"])
+def test_layers_that_are_not_those_of_the_fingerprint_are_refused(folder, field):
+    layers = json.loads((folder / "sere.json").read_text())["layers"]
+    layers[0][field] = 3
+    edit(folder, layers=layers)
+    with pytest.raises(ArtifactError, match="fingerprint"):
+        Artifact.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["/models/mine", "Qwen3MoeForCausalLM", "../up/here", "a b/c", "x/y\nevil: 1"]
+)
+def test_the_card_links_no_base_model_that_is_no_repository(name):
+    made = artifact()
+    local = made.manifest.model_copy(update={"model": made.model.model_copy(update={"id": name})})
+    assert "base_model" not in store.card.render(local).split("---")[1]

@@ -274,3 +274,45 @@ def test_the_summary_names_the_most_alike_pair_and_the_least_replaceable_expert(
     assert summary.pairs[0][2] > 0.99
     assert summary.critical[0][0] == 4
     assert summary.lowest <= summary.mean <= summary.highest
+
+
+def test_the_tokenizer_of_another_model_is_refused(model):
+    with pytest.raises(DataError, match=r"gives token 1000; the model has only 96\. Load the tokenizer"):
+        calibrate(model, Characters(eos_token_id=1000), TEXTS, config=QUICK)
+
+
+class Parallel(torch.nn.Module):
+    """A wrapper like that of data parallelism: no configuration of its own."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args, **kwargs):
+        return self.module(*args, **kwargs)
+
+
+def test_a_wrapped_model_is_calibrated_as_the_model_inside():
+    model = small_model()
+    plain = calibrate(model, Characters(), TEXTS, config=QUICK)
+    wrapped = calibrate(Parallel(model), Characters(), TEXTS, config=QUICK)
+    assert wrapped.model == plain.model
+    values = zip(plain.tensors.values(), wrapped.tensors.values(), strict=True)
+    assert all(torch.equal(one, other) for one, other in values)
+    model.config.quantization_config = {"quant_method": "gptq", "bits": 4}
+    with pytest.raises(CalibrationError, match="quantised"):
+        calibrate(Parallel(model), Characters(), TEXTS, config=QUICK)
+
+
+def test_an_exception_from_the_callback_leaves_the_model_as_it_was():
+    model = small_model().train()
+    model.model.layers[0].eval()
+    modes = [module.training for module in model.modules()]
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(model, Characters(), TEXTS, config=QUICK, progress=interrupt)
+    assert [module.training for module in model.modules()] == modes
+    assert not any(module._forward_hooks for module in model.modules())

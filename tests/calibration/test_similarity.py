@@ -104,6 +104,21 @@ def test_all_matrices_are_exactly_symmetric_with_a_diagonal_of_one():
         assert torch.equal(matrix.diagonal(), torch.ones(70, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("apart", [1e-2, 1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize("chunk", [7, 1000])
+def test_experts_that_are_nearly_copies_of_one_keep_their_distances(apart, chunk):
+    draw = torch.Generator().manual_seed(5)
+    own = torch.randn(5, 37, 6, generator=draw, dtype=torch.float64) * torch.tensor([1, 2, 3, 0.5, 0.1]).view(
+        -1, 1, 1
+    )
+    values = torch.randn(1, 37, 6, generator=draw, dtype=torch.float64) + apart * own
+    # Against the definition in extended precision: float64 keeps 16 digits of what the experts share.
+    close(
+        frobenius(moments_of(values, chunk)),
+        oracle.frobenius(values.numpy().astype(np.longdouble)).astype(float),
+    )
+
+
 def test_equal_experts_have_frobenius_similarity_exactly_one():
     values = outputs("spread")
     values[3] = values[1]

@@ -66,6 +66,9 @@ def test_the_bundled_sample_is_text_and_tasks_that_are_not_held_out():
         ("list.jsonl", b"[1, 2]\n", "line 1: no JSON object"),
         ("field.jsonl", b'{"body": "a"}\n', "line 1: no field 'text'.*body.*--field"),
         ("number.jsonl", b'{"text": 3}\n', "'text' is no string"),
+        ("deep.jsonl", b"[" * 100_000, "line 1: no JSON"),
+        ("bare.jsonl", b"{}\n", "line 1: no field 'text'. It has none with a name"),
+        ("LOUD.JSONL", b'{"body": "a"}\n', "line 1: no field 'text'"),
         ("broken.parquet", b"PAR1nonsense", "no parquet file or is damaged"),
     ],
 )
@@ -140,3 +143,20 @@ def test_json_lines_may_hold_line_separators_inside_strings(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text(json.dumps({"text": "a\u2028b"}, ensure_ascii=False) + "\n", encoding="utf-8")
     assert load_texts(path) == ["a\u2028b"]
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-that-name/x.txt", "a\0b.txt", "x" * 5000, 3, b"abc", {"a": 1}])
+def test_what_is_no_path_and_no_list_is_named(name):
+    with pytest.raises(DataError, match=r"path|cannot read|cannot be a|no file"):
+        load_texts(name)
+
+
+def test_half_a_surrogate_pair_becomes_the_replacement_character(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "a\\ud800b \\ud83d\\ude00"}\n', encoding="utf-8")
+    assert load_texts(path) == load_texts(["a\ud800b \U0001f600"]) == ["a\ufffdb \U0001f600"]
+
+
+def test_texts_too_short_for_one_sequence_do_not_advise_one():
+    with pytest.raises(DataError, match=r"enough for 0 sequences of 16, not 4\. Lower the sequence length"):
+        pack(["x"], Characters(), sequences=4, length=16, seed=0)

@@ -17,19 +17,17 @@ def record(tmp_path_factory):
 
 def test_greedy_answers_under_none_are_those_of_transformers(record):
     # Two engines' float32 sums differ in the last bits, which may tip a tie in one answer of a hundred.
-    assert record["same"] >= 0.99 * record["count"]
+    assert record["same"]["none"] >= 0.99 * record["count"]
     assert abs(record["right"]["vllm none"] - record["right"]["transformers none"]) <= 0.01 * record["count"]
-    assert (
-        record["right"]["transformers none"] > 0.05 * record["count"]
-    )  # a model that answers nothing shows nothing
+    assert record["right"]["transformers none"] > 0.5 * record["count"]  # else there is nothing to lose
 
 
 def test_accuracy_under_sere_is_that_of_the_transformers_engine(record):
-    ours, theirs = record["right"]["vllm sere"], record["right"]["transformers sere"]
-    # Engines admit prompts at other moments, so batches differ: compare within sampling noise, not exactly.
-    noise = 2 * (2 * record["count"] * 0.25) ** 0.5
-    assert abs(ours - theirs) <= noise
+    # A tie that tips changes what the whole wave decodes from then on.
+    assert record["same"]["sere"] >= 0.9 * record["count"]
+    assert abs(record["right"]["vllm sere"] - record["right"]["transformers sere"]) <= 0.03 * record["count"]
+    assert record["right"]["transformers sere"] < record["right"]["transformers none"]
 
 
 def test_both_engines_read_about_as_many_experts(record):
-    assert record["distinct"]["vllm"] == pytest.approx(record["distinct"]["transformers"], rel=0.15)
+    assert record["distinct"]["vllm"] == pytest.approx(record["distinct"]["transformers"], rel=0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from sere.routing import FIELDS, LayerStatistics, RoutingBatch, count, make_policy
 
@@ -33,6 +34,25 @@ def inputs(rows: int, seed: int = 0):
 def test_runs_on_the_meta_device_so_no_shape_depends_on_data(policy):
     out = run(policy, *(tensor.to("meta") for tensor in inputs(7)))
     assert [tuple(tensor.shape) for tensor in out] == [(7, 4), (7, 4), (7, 4), (16,), (len(FIELDS),)]
+
+
+class NothingCrosses(TorchFunctionMode):
+    """Fails where a number travels between the host and the device."""
+
+    crossing = frozenset(
+        ("tensor", "as_tensor", "from_numpy", "item", "tolist", "cpu", "numpy", "nonzero", "unique", "equal")
+    ) | {"masked_select", "allclose", "__bool__", "__int__", "__float__", "__index__"}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert func.__name__ not in self.crossing, f"{func.__name__} would wait for the device"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_no_number_travels_between_host_and_device(policy):
+    drawn = inputs(7)
+    with NothingCrosses():
+        run(policy, *drawn)
 
 
 @pytest.mark.slow

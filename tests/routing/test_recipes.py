@@ -13,6 +13,7 @@ def test_the_short_form_builds_the_same_policy():
         "sere", top_s=1, threshold=0.5, floor=None, phase="all", merge=True
     )
     assert parse_policy(" none ") == make_policy("none")
+    assert parse_policy("sere : top_s = 1 , ") == make_policy("sere", top_s=1)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,8 @@ def test_the_short_form_builds_the_same_policy():
         ("sere:phase=both", "'decode' or 'all'"),
         ("sere:threshold=high", "a number"),
         ("none:k=1", "It takes none"),
+        ("sere:name=x", "no parameter 'name'"),
+        ("sere:=1", "no parameter ''"),
         ("", "Choose one of"),
     ],
 )

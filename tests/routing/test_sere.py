@@ -170,6 +170,13 @@ def test_7_the_floor_grows_s_until_it_is_met():
         assert active_set(routes.active) == active, floor
 
 
+@pytest.mark.parametrize("floor", [8, 9, 2**31, 10**30])
+def test_7_a_floor_of_all_experts_or_more_keeps_everything(floor):
+    batch = batch_of([[0, 1, 2, 3], [0, 1, 4, 5]], [[0.4, 0.3, 0.2, 0.1]] * 2, 8)
+    routes = make_policy("sere", top_s=1, floor=floor).route(batch, ring(8))
+    assert routes.ids.equal(batch.ids)
+
+
 @given(cases(max_rows=1), st.integers(1, 8), THRESHOLDS)
 @settings(deadline=None)
 def test_7_a_single_row_is_never_changed(drawn, top_s, threshold):

@@ -61,7 +61,7 @@ class Artifact:
         if not fields or not metrics:
             raise ArtifactError("an artifact needs a layer, its statistics and a metric. Calibrate a model.")
         tensors = {
-            tensor_name(layer, field): value.detach().to("cpu", torch.float32).contiguous()
+            tensor_name(layer, field): value.detach().to("cpu", torch.float32, copy=True).contiguous()
             for layer, values in statistics.items()
             for field, value in values.items()
         }
@@ -90,6 +90,11 @@ class Artifact:
             ArtifactError: If it is missing, truncated, foreign, of another version, or not usable.
 
         """
+        if not isinstance(path_or_repo_id, (str, Path)):
+            raise ArtifactError(
+                f"an artifact is named by a folder or a repository, not by {type(path_or_repo_id).__name__}. "
+                "Pass a string or a Path."
+            )
         folder = hub.resolve(path_or_repo_id, revision=revision, token=token)
         return cls(*store.load(folder))
 
@@ -136,7 +141,7 @@ class Artifact:
             ArtifactError: If the folder cannot be written, or holds a ``sere.*`` file that is no artifact.
 
         """
-        store.save(self.manifest, self.tensors, Path(folder))
+        store.save(self.manifest, self.tensors, hub.expand(folder))
 
     def push_to_hub(
         self,

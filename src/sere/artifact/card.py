@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from sere.artifact.schema import Manifest
@@ -20,6 +21,13 @@ def is_ours(path: Path) -> bool:
         return False
 
 
+def _base_model(name: str) -> str:
+    """Front matter that links the model; nothing for a local folder, which the Hub would refuse."""
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name):
+        return ""
+    return f"base_model: {json.dumps(name)}\nbase_model_relation: adapter\n"
+
+
 def render(manifest: Manifest) -> str:
     """Card text: front matter that links the base model, what is inside and how it was made."""
     model, made = manifest.model, manifest.calibration
@@ -35,9 +43,7 @@ def render(manifest: Manifest) -> str:
     else:
         how = f"Imported from {made.data}."
     return f"""---
-base_model: {json.dumps(model.id)}
-base_model_relation: adapter
-{MARK}
+{_base_model(model.id)}{MARK}
 tags:
 - mixture-of-experts
 - expert-routing

@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from sere.artifact.schema import LayerRecord, Manifest
+from sere.artifact.schema import LayerRecord, Manifest, fingerprint
 from sere.errors import ArtifactError
 
 CKA_METRICS: Final = (
@@ -42,26 +42,39 @@ def tensor_name(layer: str, field: str) -> str:
 
 
 def similarity_from(field: str, value: Tensor) -> Tensor:
-    """Similarity matrix from its stored field, shape [E, E], float32; the diagonal is one."""
-    return value.clone().fill_diagonal_(1.0) if field == "gram_normalised" else value
+    """Copy of a stored field as a similarity, shape [E, E], float32; a cosine's diagonal is one."""
+    copy = value.clone()
+    return copy.fill_diagonal_(1.0) if field == "gram_normalised" else copy
 
 
 def check(manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
     """See that the tensors are those that the manifest promises, and usable.
 
     Raises:
-        ArtifactError: If a layer is named twice, a field or metric is unknown or cannot be served, a
-            tensor is missing, foreign, of another shape or dtype, or holds NaN or infinity.
+        ArtifactError: If a layer is named twice, the fingerprint is not that of the layers, a field or
+            metric is unknown or cannot be served, a tensor is missing, foreign, of another shape or
+            dtype, or holds NaN or infinity.
 
     """
     names = [layer.name for layer in manifest.layers]
     indices = [layer.index for layer in manifest.layers]
     if len(set(names)) < len(names) or len(set(indices)) < len(indices):
         raise ArtifactError("the artifact names a layer twice. Calibrate again.")
+    model = manifest.model
+    if model.fingerprint != fingerprint(model.architecture, model.hidden_size, manifest.layers):
+        raise ArtifactError(
+            f"the artifact of {model.id} does not list the layers that its fingerprint was made from. Take "
+            "the artifact as it was saved, or calibrate again."
+        )
     unknown = [field for field in manifest.fields if field not in FIELDS]
     if unknown:
         raise ArtifactError(
             f"the artifact has unknown statistics {unknown}. Update sere, or calibrate again."
+        )
+    strange = [name for name in manifest.metrics if name not in METRICS]
+    if strange:
+        raise ArtifactError(
+            f"the artifact names {strange}, which are no similarities. Update sere, or calibrate again."
         )
     lost = [name for name in manifest.metrics if source_field(name, manifest.fields) is None]
     if lost or manifest.default_metric not in manifest.metrics:

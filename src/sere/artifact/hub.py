@@ -12,7 +12,25 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from sere.artifact import store
 from sere.errors import ArtifactError
 
-_FAILURES = (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError)
+# The bases of HfHubHTTPError are the errors of the HTTP client that the installed hub library uses; without
+# a network it raises them bare.
+_CLIENT = tuple(base for base in HfHubHTTPError.__bases__ if issubclass(base, Exception))
+_FAILURES: tuple[type[Exception], ...] = (
+    *_CLIENT,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OSError,
+    ValueError,  # metadata of the card that the Hub does not take
+)
+
+
+def expand(path: str | Path) -> Path:
+    """Return ``path`` with ``~`` as the home folder; unchanged where there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # a user that does not exist
+        return Path(path)
 
 
 def resolve(path_or_repo_id: str | Path, *, revision: str | None, token: str | bool | None) -> Path:
@@ -22,7 +40,7 @@ def resolve(path_or_repo_id: str | Path, *, revision: str | None, token: str | b
         ArtifactError: If there is no such folder and no such repository.
 
     """
-    path = Path(path_or_repo_id).expanduser()
+    path = expand(path_or_repo_id)
     if path.is_dir():
         return path
     if path.is_file() and path.name == store.MANIFEST:

@@ -37,6 +37,11 @@ def read(path: Path, layers: Sequence[LayerRecord], metric: str) -> dict[str, Te
     matrices = {}
     for layer in layers:
         matrix = content[layer.index]
+        if matrix.layout != torch.strided or matrix.is_quantized or matrix.is_meta or matrix.is_complex():
+            raise ArtifactError(
+                f"{path}: layer {layer.index} is no plain dense matrix of real numbers. Take the file as the "
+                "published code writes it."
+            )
         if tuple(matrix.shape) != (layer.num_experts, layer.num_experts):
             raise ArtifactError(
                 f"{path}: layer {layer.index} has shape {tuple(matrix.shape)}, the model has "
@@ -62,8 +67,9 @@ def _content(path: Path) -> dict[int, Tensor]:
             f"{path} holds more than tensors, or is damaged; it was not loaded. Only open files from people "
             "that you trust, and ask for a plain {layer: tensor} dictionary."
         ) from error
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
-        raise ArtifactError(f"{path} cannot be read as a PyTorch file: {error}. Copy it again.") from error
+    except Exception as error:  # a damaged file can break the reader anywhere
+        reason = (str(error).strip().splitlines() or [""])[0].rstrip(".") or type(error).__name__
+        raise ArtifactError(f"{path} cannot be read as a PyTorch file: {reason}. Copy it again.") from error
     if not isinstance(content, dict) or not all(
         isinstance(key, int) and isinstance(value, Tensor) for key, value in content.items()
     ):

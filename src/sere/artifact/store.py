@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,22 +64,53 @@ def _check_ours(folder: Path) -> None:
 
 def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write every file under a temporary name first, then move all of them into place."""
-    written: dict[str, str] = {}
+    written: dict[str, Path] = {}
+    old: dict[str, Path] = {}
     try:
         for name, data in files.items():
-            descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
-            written[name] = temporary
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(temporary).chmod(0o666 & ~_umask())
+            written[name] = _write(folder, name, data)
         for name in files:
-            Path(written[name]).replace(folder / name)
-            del written[name]
+            if (folder / name).exists():
+                old[name] = _temporary(folder, name)
+                shutil.copy2(folder / name, old[name])
+        _move_all(folder, written, old)
     finally:
-        for temporary in written.values():
-            Path(temporary).unlink(missing_ok=True)
+        for temporary in (*written.values(), *old.values()):
+            temporary.unlink(missing_ok=True)
+
+
+def _move_all(folder: Path, written: Mapping[str, Path], old: Mapping[str, Path]) -> None:
+    """Move the files into place; if that does not come to its end, put the ``old`` ones back."""
+    try:
+        for name, temporary in written.items():
+            temporary.replace(folder / name)
+    except BaseException:
+        for name, temporary in written.items():
+            if name in old:
+                old[name].replace(folder / name)
+            elif not temporary.exists():
+                (folder / name).unlink(missing_ok=True)
+        raise
+
+
+def _write(folder: Path, name: str, data: bytes) -> Path:
+    temporary = _temporary(folder, name)
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o666 & ~_umask())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _temporary(folder: Path, name: str) -> Path:
+    descriptor, path = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
+    os.close(descriptor)
+    return Path(path)
 
 
 def _umask() -> int:
@@ -123,7 +155,7 @@ def _raw_manifest(folder: Path) -> dict[str, object]:
         raise ArtifactError(
             f"cannot read {path}: {error.strerror or error}. Check its permissions."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path} is truncated or no JSON. Copy it again, or calibrate again.") from error
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise ArtifactError(f"{path} is not a sere artifact. Name a folder that 'sere calibrate' wrote.")

@@ -50,25 +50,30 @@ def calibrate(
         EngineError: If the model has no routed experts or is of a family that is not supported.
         CalibrationError: If it is quantised or re-routed, or a layer gives NaN or is no weighted sum of its
             experts.
-        DataError: If the texts are empty or too short.
+        DataError: If the texts are empty or too short, or the tokenizer is another model's.
 
     Source: arXiv 2602.07616, Eq. 1.
 
     """
     from sere.engines.transformers import describe, find_layers
+    from sere.engines.transformers.describe import configured
+    from sere.engines.transformers.layers import unwrap
 
     config = config or CalibrationConfig()
-    root: nn.Module = getattr(model, "_orig_mod", model)
-    refuse_quantised(root, model_id)
+    root = unwrap(model)
+    refuse_quantised(configured(root), model_id)
     found = find_layers(root)
-    refuse_quantised(root, model_id, [layer.module for layer in found])
+    refuse_quantised(configured(root), model_id, [layer.module for layer in found])
     refuse_rerouted([layer.module for layer in found])
     ids = _tokens(texts, tokenizer, config)
+    embedding = getattr(configured(root), "get_input_embeddings", lambda: None)()
+    _check_vocabulary(ids, embedding)
     meter = Meter(progress, config.batches, len(found), ids.numel())
     batch = 0
     walk = Walk(found, config, lambda name, count: meter.tick(batch, name, count))
     with torch.no_grad(), _evaluating(root), walk.hooked():
-        body, device = getattr(root, "base_model", root), _input_device(root)
+        body = getattr(root, "base_model", root)
+        device = next((root if embedding is None else embedding).parameters()).device
         for batch, rows in enumerate(torch.split(ids, config.batch_sequences)):  # noqa: B007 - read by the meter
             walk.run(partial(body, input_ids=rows.to(device), use_cache=False))
     layers = tuple(
@@ -109,9 +114,12 @@ def _tokens(texts: Sequence[str] | None, tokenizer: Any, config: CalibrationConf
     )
 
 
-def _input_device(model: nn.Module) -> torch.device:
-    embed = getattr(model, "get_input_embeddings", lambda: None)()
-    return next((embed if embed is not None else model).parameters()).device
+def _check_vocabulary(ids: Tensor, embedding: nn.Module | None) -> None:
+    if isinstance(embedding, nn.Embedding) and int(ids.max()) >= embedding.num_embeddings:
+        raise DataError(
+            f"the tokenizer gives token {int(ids.max())}; the model has only {embedding.num_embeddings}. "
+            "Load the tokenizer that belongs to this model."
+        )
 
 
 @contextlib.contextmanager

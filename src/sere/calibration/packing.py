@@ -44,8 +44,9 @@ def pack(texts: Sequence[str], tokenizer: Any, *, sequences: int, length: int, s
             stream += ids if end is None else [*ids, end]
         if len(stream) >= sequences * length:
             return torch.tensor(stream[: sequences * length]).view(sequences, length)
+    enough = len(stream) // length
+    advice = f"Lower sequences (--sequences {enough}) or the" if enough else "Lower the"
     raise DataError(
-        f"the texts give {len(stream)} tokens, enough for {len(stream) // length} sequences of {length}, not "
-        f"{sequences}. Lower sequences (--sequences {max(1, len(stream) // length)}) or the sequence length, "
-        "or give more text."
+        f"the texts give {len(stream)} tokens, enough for {enough} sequences of {length}, not {sequences}. "
+        f"{advice} sequence length (--sequence-length), or give more text."
     )

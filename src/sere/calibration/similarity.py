@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sere.calibration.moments import Moments, distances
+from sere.calibration.moments import Moments
 
 
 def frobenius(moments: Moments) -> Tensor:
@@ -13,7 +13,7 @@ def frobenius(moments: Moments) -> Tensor:
 
     Source: arXiv 2602.07616, similarity metrics.
     """
-    apart = distances(moments.gram)
+    apart = moments.apart.sqrt()
     largest = apart.max()
     return 1 - torch.where(largest > 0, apart / largest, 0.0)
 

@@ -102,7 +102,7 @@ class UnionTopS:
         best = best.scatter_reduce(0, index, rank.flatten(), "amin")[:-1].masked_fill(resident, 0)
         sizes = torch.arange(1, top_k + 1, device=batch.ids.device)
         counts = (best.unsqueeze(0) < sizes.unsqueeze(1)).sum(1)
-        floor = top_k if self.floor is None else self.floor
+        floor = min(top_k if self.floor is None else self.floor, experts)
         grown = self.top_s + ((counts < floor) & (sizes >= self.top_s)).sum()
         active = best < grown.clamp(max=top_k)
         return Selection(active, lookup(active, batch, valid))

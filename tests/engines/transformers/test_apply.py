@@ -28,7 +28,7 @@ def traces(model: nn.Module) -> int:
         "_forward_pre_hooks_with_kwargs",
         "_forward_hooks_always_called",
     )
-    names = ("_sere_handle", "_optimize_model_for_decode", "_prepare_special_tokens")
+    names = ("_sere_handle", "__reduce_ex__", "_optimize_model_for_decode", "_prepare_special_tokens")
     return sum(
         sum(len(module.__dict__[name]) for name in hooks) + sum(name in module.__dict__ for name in names)
         for module in model.modules()

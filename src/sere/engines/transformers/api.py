@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from sere.artifact import Artifact
 from sere.engines.transformers.decoding import gathers
-from sere.engines.transformers.describe import describe
+from sere.engines.transformers.describe import configured, describe
 from sere.engines.transformers.handle import MARK, Handle
 from sere.engines.transformers.hooks import Rerouting, device_of
 from sere.engines.transformers.layers import MoELayer, Survey, survey, unwrap
-from sere.errors import EngineError
+from sere.errors import EngineError, PolicyError
 from sere.routing import LayerStatistics, Policy, parse_policy
 
 _log = logging.getLogger("sere")
@@ -62,15 +63,16 @@ def apply(
     root = unwrap(model)
     found = survey(root)
     _refuse_second(root, found)
-    label, policy = (policy, parse_policy(policy)) if isinstance(policy, str) else (policy.name, policy)
+    label, policy = _policy(policy)
     artifact = _artifact(root, artifact, policy)
     if artifact is not None:
         artifact.check_model(describe(root))
-    notes = _notes(root, found, policy)
-    reroutings = tuple(
-        Rerouting.of(layer, policy, _statistics(artifact, layer, policy, metric), counting)
-        for layer in found.layers
-    )
+    notes = _notes(configured(root), found, policy)
+    with torch.inference_mode(False):  # What is made here may be used outside of the caller's inference mode.
+        reroutings = tuple(
+            Rerouting.of(layer, policy, _statistics(artifact, layer, policy, metric), counting)
+            for layer in found.layers
+        )
     handle = Handle(root, found, policy, label, artifact, reroutings, notes)
     handle.install()
     for note in notes:
@@ -80,17 +82,16 @@ def apply(
 
 
 def remove(model: nn.Module) -> None:
-    """Take off what :func:`apply` put on ``model``.
+    """Take off what :func:`apply` put on ``model``, on a wrapper around it or on a part of it.
 
     Raises:
         EngineError: If nothing is applied to it.
 
     """
-    handle = unwrap(model).__dict__.get(MARK)
+    root = unwrap(model)
+    handle = next((part.__dict__[MARK] for part in root.modules() if MARK in part.__dict__), None)
     if not isinstance(handle, Handle):
-        raise EngineError(
-            f"no policy is applied to this {type(unwrap(model)).__name__}. Call sere.apply first."
-        )
+        raise EngineError(f"no policy is applied to this {type(root).__name__}. Call sere.apply first.")
     handle.remove()
 
 
@@ -124,6 +125,17 @@ def _refuse_second(root: nn.Module, found: Survey) -> None:
         )
 
 
+def _policy(policy: Policy | str) -> tuple[str, Policy]:
+    """Label and policy."""
+    if isinstance(policy, str):
+        return policy, parse_policy(policy)
+    if isinstance(policy, Policy):
+        return policy.name, policy
+    raise PolicyError(
+        f"a policy is a Policy or its short form, not {type(policy).__name__}. Write 'sere:top_s=2', say."
+    )
+
+
 def _artifact(root: nn.Module, artifact: ArtifactLike, policy: Policy) -> Artifact | None:
     if isinstance(artifact, Artifact):
         return artifact
@@ -131,7 +143,7 @@ def _artifact(root: nn.Module, artifact: ArtifactLike, policy: Policy) -> Artifa
         return Artifact.from_pretrained(artifact)
     if not policy.requires:
         return None
-    beside = getattr(getattr(root, "config", None), "_name_or_path", "")
+    beside = getattr(getattr(configured(root), "config", None), "_name_or_path", "")
     if beside and Path(beside).is_dir() and Artifact.exists_in(beside):
         return Artifact.from_pretrained(beside)
     raise EngineError(

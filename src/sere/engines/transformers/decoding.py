@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,21 +15,23 @@ _DECODE: Final = "_optimize_model_for_decode"
 _TOKENS: Final = "_prepare_special_tokens"
 
 
-def follow(model: nn.Module, generation: Generation) -> None:
+def follow(model: nn.Module, current: Callable[[], Generation]) -> None:
     """Shadow two methods that ``generate`` calls on ``model``, until :func:`unfollow`.
+
+    ``current`` gives the calling thread's generation.
 
     ``generate`` decodes inside a context that, off the CPU, switches ``grouped_mm`` experts to
     ``batched_mm``. That one gathers the weights of every slot, so fewer distinct experts save nothing
     there: the context here leaves the implementation alone. It also marks the steps past the prompt.
     """
     if hasattr(model, _DECODE):
-        setattr(model, _DECODE, _keep_grouped(generation))
+        setattr(model, _DECODE, _keep_grouped(current))
     prepare = getattr(model, _TOKENS, None)
     if prepare is not None:
 
         def prepared(generation_config: Any, *args: Any, **kwargs: Any) -> Any:
             result = prepare(generation_config, *args, **kwargs)
-            generation.ends = _ends(generation_config)
+            current().ends = _ends(generation_config)
             return result
 
         setattr(model, _TOKENS, prepared)
@@ -48,9 +50,10 @@ def gathers(model: nn.Module) -> bool:
     return "batched_mm" in chosen.values()
 
 
-def _keep_grouped(generation: Generation) -> Any:
+def _keep_grouped(current: Callable[[], Generation]) -> Any:
     @contextmanager
     def context() -> Iterator[None]:
+        generation = current()
         generation.decoding = True
         try:
             yield

@@ -20,12 +20,13 @@ def describe(model: nn.Module) -> ModelRecord:
     """
     root = unwrap(model)
     layers = find_layers(root)
-    config = getattr(root, "config", None)
+    model = configured(root)
+    config = getattr(model, "config", None)
     kinds = model_types(root)
     return ModelRecord.describe(
-        id=str(getattr(config, "_name_or_path", "") or type(root).__name__),
+        id=str(getattr(config, "_name_or_path", "") or type(model).__name__),
         revision=getattr(config, "_commit_hash", None),
-        architecture=kinds[0] if kinds else type(root).__name__,
+        architecture=kinds[0] if kinds else type(model).__name__,
         hidden_size=_hidden_size(config),
         layers=[
             LayerRecord(name=layer.name, index=layer.index, num_experts=layer.num_experts, top_k=layer.top_k)
@@ -34,10 +35,15 @@ def describe(model: nn.Module) -> ModelRecord:
     )
 
 
+def configured(model: nn.Module) -> nn.Module:
+    """Return the outermost module with a configuration: the model inside data parallelism, say."""
+    return next((module for module in model.modules() if hasattr(module, "config")), model)
+
+
 def _hidden_size(config: object) -> int:
     text = getattr(config, "get_text_config", lambda: config)()
     for name in ("hidden_size", "d_model", "n_embd"):
         value = getattr(text, name, None)
         if isinstance(value, int) and value > 0:
             return value
-    return 1
+    return 0

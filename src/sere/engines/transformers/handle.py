@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from torch import nn
 from sere.artifact import Artifact
 from sere.engines.transformers.counters import RunCounters
 from sere.engines.transformers.decoding import follow, unfollow
-from sere.engines.transformers.hooks import Rerouting, Step, experts_hook, step_hooks
+from sere.engines.transformers.hooks import Ran, Rerouting, Steps, experts_hook, step_hooks
 from sere.engines.transformers.layers import Survey
 from sere.errors import EngineError
 from sere.routing import Policy
@@ -45,7 +45,8 @@ class Handle:
     artifact: Artifact | None
     reroutings: tuple[Rerouting, ...]
     notes: tuple[str, ...] = ()
-    _step: Step = field(default_factory=Step)
+    _steps: Steps = field(default_factory=Steps)
+    _ran: Ran = field(default_factory=Ran)
     _undo: list[Callable[[], Any]] = field(default_factory=list)
 
     @property
@@ -99,16 +100,18 @@ class Handle:
 
     def _install(self) -> None:
         for owner in self.owners():
-            owner.__dict__[MARK] = self
-            self._undo.append(partial(owner.__dict__.pop, MARK))
+            self._put(owner, MARK, self)
+        for hooked in {*self.owners(), *self.survey.models}:
+            # Copying and pickling look for this name on the object itself.
+            self._put(hooked, "__reduce_ex__", _refuse_copy)
         for model in self.survey.models:
-            before, after = step_hooks(model, self._step)
+            before, after = step_hooks(model, self._steps, self._ran)
             self._keep(model.register_forward_pre_hook(before, with_kwargs=True))
             self._keep(model.register_forward_hook(after, always_call=True))
-            follow(model, self._step.generation)
+            follow(model, lambda: self._steps.current.generation)
             self._undo.append(partial(unfollow, model))
         for each in self.reroutings:
-            hook = experts_hook(each, self._step)
+            hook = experts_hook(each, self._steps)
             self._keep(each.layer.module.register_forward_pre_hook(hook, with_kwargs=True))
         forget_compiled()
 
@@ -119,7 +122,7 @@ class Handle:
         while self._undo:
             self._undo.pop()()
         forget_compiled()
-        if self._step.ran and not any(each.called for each in self.reroutings):
+        if self._ran.model and not any(each.called for each in self.reroutings):
             warnings.warn(
                 "sere: the model ran, but none of its experts modules did, so nothing was re-routed. A "
                 "kernel or a replaced block runs instead of them; load the model with use_kernels=False.",
@@ -127,8 +130,19 @@ class Handle:
                 stacklevel=3,
             )
 
+    def _put(self, module: nn.Module, name: str, value: object) -> None:
+        module.__dict__[name] = value
+        self._undo.append(partial(module.__dict__.pop, name))
+
     def _keep(self, handle: torch.utils.hooks.RemovableHandle) -> None:
         self._undo.append(handle.remove)
+
+
+def _refuse_copy(_protocol: object) -> NoReturn:
+    raise EngineError(
+        "a model under a policy can be neither copied nor pickled: the copy's hooks would be those of the "
+        "original. Leave the block or call sere.remove(model) first; save_pretrained works at any time."
+    )
 
 
 def forget_compiled() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,13 +21,12 @@ Hook = Callable[..., Any]
 
 @dataclass(eq=False)
 class Step:
-    """The step that is running.
+    """The step that is running in one thread.
 
     Attributes:
         kinds: Row kinds, shape [T], or None outside of a model's forward.
         shape: Batch size and tokens a row that the kinds were made for.
         owner: The outermost model whose forward is running.
-        ran: Whether any step has run.
         generation: The surrounding ``generate`` call.
 
     """
@@ -34,8 +34,26 @@ class Step:
     kinds: Tensor | None = None
     shape: tuple[int, int] | None = None
     owner: nn.Module | None = None
-    ran: bool = False
     generation: Generation = field(default_factory=Generation)
+
+
+class Steps(threading.local):
+    """The running step of each thread, since several may call one model at the same time.
+
+    Attributes:
+        current: This thread's step.
+
+    """
+
+    def __init__(self) -> None:
+        self.current = Step()
+
+
+@dataclass(eq=False)
+class Ran:
+    """Whether the model's forward has run at all, in any thread."""
+
+    model: bool = False
 
 
 @dataclass(eq=False)
@@ -69,27 +87,31 @@ class Rerouting:
         return cls(layer, policy, statistics, table)
 
 
-def step_hooks(model: nn.Module, step: Step) -> tuple[Hook, Hook]:
-    """Make hooks before and after ``model``'s forward that keep ``step``; the outermost model rules."""
+def step_hooks(model: nn.Module, steps: Steps, ran: Ran) -> tuple[Hook, Hook]:
+    """Make hooks before and after ``model``'s forward that keep the step; the outermost model rules."""
     names = parameter_names(model)
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        step = steps.current
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         shape, _ = token_shape(given)
+        # Torch leaves the hook after a forward out when that was interrupted from the keyboard.
+        outermost = step.owner is None or step.owner is module
         # An inner model is given embeddings that may have other rows, with images put in, say.
-        if step.owner is None or (shape is not None and shape != step.shape):
+        if outermost or (shape is not None and shape != step.shape):
             step.kinds, step.shape = row_kinds(given, step.generation), shape
-        if step.owner is None:
-            step.owner, step.ran = module, True
+        if outermost:
+            step.owner, ran.model = module, True
 
     def after(module: nn.Module, *_: Any) -> None:
+        step = steps.current
         if step.owner is module:
             step.owner = step.kinds = step.shape = None
 
     return before, after
 
 
-def experts_hook(rerouting: Rerouting, step: Step) -> Hook:
+def experts_hook(rerouting: Rerouting, steps: Steps) -> Hook:
     """Make the hook before an experts module that rewrites its ids and weights."""
     names = parameter_names(rerouting.layer.module)[1:3]
 
@@ -97,7 +119,7 @@ def experts_hook(rerouting: Rerouting, step: Step) -> Hook:
         rerouting.called = True
         values = {**dict(zip(names, args[1:3], strict=False)), **kwargs}
         ids, weights = values[names[0]], values[names[1]]
-        new_ids, new_weights = reroute(rerouting, step, ids, weights)
+        new_ids, new_weights = reroute(rerouting, steps.current, ids, weights)
         if new_ids is ids and new_weights is weights:
             return None
         positional = [*args[:1], *(new_ids, new_weights)[: max(len(args) - 1, 0)], *args[3:]]
@@ -114,7 +136,8 @@ def reroute(rerouting: Rerouting, step: Step, ids: Tensor, weights: Tensor) -> t
     """Pass one layer's routing, both of shape [..., K], through its policy.
 
     Raises:
-        EngineError: If the weights are not of the ids' shape.
+        EngineError: If the weights are not of the ids' shape, or the layer runs outside of the model's
+            forward, as gradient checkpointing makes it, under a policy that moves prompts too.
 
     """
     layer = rerouting.layer
@@ -124,11 +147,17 @@ def reroute(rerouting: Rerouting, step: Step, ids: Tensor, weights: Tensor) -> t
             f"{tuple(weights.shape)}; a weight for each slot is needed. Report this model family, and "
             "serve it without sere."
         )
+    if step.kinds is None and rerouting.policy.phase == "all" and torch.is_grad_enabled():
+        raise EngineError(
+            f"{layer.name} runs outside of the model's forward, where padding cannot be told apart. Turn "
+            "gradient checkpointing off (model.gradient_checkpointing_disable()), or use phase=decode."
+        )
     flat_ids, flat_weights = ids.flatten(0, -2), weights.flatten(0, -2)
     rows = flat_ids.shape[0]
     kinds = step.kinds
     if kinds is None or kinds.shape[0] != rows:
-        # Not a step of the whole batch, as when a block sees only part of the tokens: keep it as routed.
+        # Not a step of the whole batch, as when a block sees only part of the tokens: prompt rows, which
+        # phase=decode keeps as routed.
         kinds = torch.full((rows,), PREFILL, device=ids.device)
     batch = RoutingBatch(flat_ids, flat_weights, layer.num_experts, kinds.to(ids.device))
     inert = rerouting.policy.inert(batch.top_k) is not None

@@ -20,7 +20,7 @@ RECIPES: dict[str, Callable[..., Policy]] = {"none": none, "top_k": top_k, "sere
 """Registered name to the function that builds the policy."""
 
 
-def make_policy(name: str, **parameters: object) -> Policy:
+def make_policy(name: str, /, **parameters: object) -> Policy:
     """Build a registered policy.
 
     Args:
@@ -61,7 +61,7 @@ def parse_policy(text: str) -> Policy:
         if key.strip() in parameters:
             raise PolicyError(f"{text!r}: {key.strip()!r} is given twice. Keep one of them.")
         parameters[key.strip()] = _value(value.strip())
-    return make_policy(name, **parameters)
+    return make_policy(name.strip(), **parameters)
 
 
 def _value(text: str) -> object:

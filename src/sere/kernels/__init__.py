@@ -1,0 +1,22 @@
+"""Fused forms of the hot policies: one operation, several backends, one definition.
+
+``reroute`` is SERE and ``backfill`` the second family (select, then each row's own next best active
+experts). Both choose a backend by device: numpy on the CPU, Triton on a GPU, and the pure-torch
+definition anywhere else. All give the same bits. Importing this needs no Triton.
+"""
+
+from sere.kernels.backfilling import BackfillOptions
+from sere.kernels.dispatch import backend_name
+from sere.kernels.op import backfill, reroute, reroute_into
+from sere.kernels.table import LayerTable, Options, obstacle
+
+__all__ = [
+    "BackfillOptions",
+    "LayerTable",
+    "Options",
+    "backend_name",
+    "backfill",
+    "obstacle",
+    "reroute",
+    "reroute_into",
+]
