@@ -5,15 +5,16 @@ The rules, in this order:
 * **Packed batches** (``cu_seq_lens_q`` and ``cu_seq_lens_k``, as continuous batching passes them): a
   sequence with one query and more keys is decode; a longer one is prefill; rows past the last
   sequence are padding. The last chunk of a prompt cannot be told from decode if it is one token long.
-* **One token a row with a cache that is not empty**: decode.
+* **One token a row with a cache that is not empty**: decode, also if it is a prompt's last chunk.
 * **Several tokens** with such a cache, while ``generate`` is past its prompt (assisted decoding
   verifies a draft): decode. Anywhere else, and without a cache: prefill. The first draft, which runs
   together with the prompt, counts as part of it.
 * **Padding**: zeros of a 2D attention mask in the columns of these tokens. A 4D mask marks a row as
   padding at prefill if the token may not see itself. Other masks: no padding.
 * **Finished sequences**: inside ``generate``, sampling or greedy, with an end token set, a decode row
-  that is fed an end or pad token belongs to a sequence that has ended: padding. Elsewhere such
-  tokens are ordinary ones, since a loop of one's own may well feed them.
+  that is fed an end or pad token is taken for one of a sequence that has ended: padding. (So is the
+  step after a living sequence produced a pad token that is no end token, which trained models do not.)
+  Elsewhere such tokens are ordinary ones, since a loop of one's own may well feed them.
 
 All of it is tensor work on the device; Python only looks at shapes.
 """
