@@ -21,6 +21,8 @@ POLICIES = [
     "sere:top_s=1,floor=0",
     "sere:top_s=1,merge=true",
     "sere:top_s=1,phase=all",
+    "oea:top_s=1",
+    "xshare:size=5",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -259,12 +260,14 @@ class Artifact:
             ArtifactError: If the layer, a required field or the metric is not there.
 
         """
-        unknown = requires - {"similarity"}
+        unknown = requires - {field.name for field in dataclasses.fields(LayerStatistics)}
         if unknown:
             raise ArtifactError(f"no artifact holds {sorted(unknown)}. Choose another policy or update sere.")
         self.layer(layer_name)
-        similarity = self.similarity(layer_name, metric) if "similarity" in requires else None
-        return LayerStatistics(similarity=similarity if similarity is None else similarity.to(device))
+        found = {name: self.tensor(layer_name, name) for name in requires - {"similarity"}}
+        if "similarity" in requires:
+            found["similarity"] = self.similarity(layer_name, metric)
+        return LayerStatistics(**{name: value.to(device) for name, value in found.items()})
 
     def check_model(self, record: ModelRecord) -> None:
         """See that this artifact belongs to a model of the routing shape of ``record``.

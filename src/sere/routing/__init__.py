@@ -1,6 +1,6 @@
 """The method: pure functions over tensors, with no engine and no input or output in them."""
 
-from sere.routing.batch import DECODE, PADDING, PREFILL, RoutingBatch
+from sere.routing.batch import DECODE, PADDING, PREFILL, RouterScores, RoutingBatch
 from sere.routing.counters import FIELDS, count
 from sere.routing.layer import LayerStatistics
 from sere.routing.policy import Phase, Policy, Routes
@@ -15,6 +15,7 @@ __all__ = [
     "LayerStatistics",
     "Phase",
     "Policy",
+    "RouterScores",
     "Routes",
     "RoutingBatch",
     "count",

@@ -19,6 +19,22 @@ PADDING: Final = 2
 
 
 @dataclass(frozen=True)
+class RouterScores:
+    """What the router thought of every expert, routed or not.
+
+    Attributes:
+        order: What it took its top-K of, selection biases included, shape [T, E], floating; greater is
+            preferred. Group limits of grouped routers are not applied.
+        weight: Its weighting score before the top-K is normalised, shape [T, E], floating: a row's
+            slots carry these up to one positive factor a row.
+
+    """
+
+    order: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True)
 class RoutingBatch:
     """T rows of K slots over E experts.
 
@@ -28,6 +44,8 @@ class RoutingBatch:
         num_experts: E, the number of routed experts. Ids below 0 or at and above E (fused shared
             experts, sentinels) are left alone.
         kinds: Row kinds, shape [T], any integer dtype; None means that every row is ``DECODE``.
+        scores: The router's scores of all experts, for policies that need them.
+        hidden: The layer's input, shape [T, H], for policies that need it.
 
     Raises:
         RoutingError: If the shapes or dtypes do not fit together.
@@ -38,6 +56,8 @@ class RoutingBatch:
     weights: Tensor
     num_experts: int
     kinds: Tensor | None = None
+    scores: RouterScores | None = None
+    hidden: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.ids.ndim != 2 or self.ids.shape != self.weights.shape:
@@ -56,6 +76,13 @@ class RoutingBatch:
                 f"kinds must have one entry a row, got shape {tuple(self.kinds.shape)} "
                 f"for {self.ids.shape[0]} rows."
             )
+        if self.scores is not None:
+            shape = (self.ids.shape[0], self.num_experts)
+            if self.scores.order.shape != shape or self.scores.weight.shape != shape:
+                raise RoutingError(
+                    f"scores must have shape {shape}, rows and experts, got "
+                    f"{tuple(self.scores.order.shape)} and {tuple(self.scores.weight.shape)}."
+                )
 
     @property
     def top_k(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from sere.errors import PolicyError, RoutingError
 from sere.routing.batch import RoutingBatch, expert_mask, lookup, ranks
 from sere.routing.layer import LayerStatistics
+from sere.routing.part import Part
 from sere.routing.select import Selection
 
 
@@ -23,12 +24,14 @@ class Filled:
             expert of its own row, so that an engine that runs it reads nothing more.
         removed: Slots that no longer contribute, shape [T, K], bool.
         active: Experts that the step will load, shape [E], bool.
+        weights: What the slots weigh before weighing, shape [T, K]; None means what the router gave.
 
     """
 
     ids: Tensor
     removed: Tensor
     active: Tensor
+    weights: Tensor | None = None
 
 
 class Fill(Protocol):
@@ -56,7 +59,12 @@ class Fill(Protocol):
 
     @property
     def requires(self) -> frozenset[str]:
-        """Fields of :class:`LayerStatistics` that must not be None."""
+        """See :class:`~sere.routing.part.Part`."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """See :class:`~sere.routing.part.Part`."""
         ...
 
     def inert(self) -> str | None:
@@ -65,7 +73,7 @@ class Fill(Protocol):
 
 
 @dataclass(frozen=True)
-class MostSimilar:
+class MostSimilar(Part):
     """Send a slot to the active expert most similar to its own.
 
     For a secondary expert u and the active experts P: ``argmax over p in P of S[u, p]`` if that
@@ -124,7 +132,7 @@ class MostSimilar:
 
 
 @dataclass(frozen=True)
-class Drop:
+class Drop(Part):
     """Remove the slot: it is pointed at its row's heaviest kept expert, with weight zero."""
 
     def __call__(
@@ -136,18 +144,29 @@ class Drop:
         layer: LayerStatistics,
     ) -> Filled:
         """Remove every open slot; a row with nothing kept keeps its heaviest slot."""
-        rank = ranks(batch, valid)
-        bare = ~(valid & ~open_slots).any(1, keepdim=True)
-        removed = open_slots & ~(bare & (rank == 0))
-        anchor = rank.masked_fill(removed, batch.top_k).argmin(1, keepdim=True)
-        ids = torch.where(removed, batch.ids.gather(1, anchor), batch.ids)
-        return Filled(ids, removed, chosen.active | expert_mask(batch, open_slots & ~removed))
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """Nothing."""
-        return frozenset()
+        return settle(batch, batch.ids, None, valid, open_slots)
 
     def inert(self) -> str | None:
         """Never."""
         return None
+
+
+def settle(
+    batch: RoutingBatch, ids: Tensor, weights: Tensor | None, valid: Tensor, removed: Tensor
+) -> Filled:
+    """Point removed slots at their row's heaviest other slot; a row with no other keeps its heaviest.
+
+    Args:
+        batch: The step's routing.
+        ids: Experts of the slots that are not removed, shape [T, K].
+        weights: Their weights before weighing, shape [T, K], or None for the batch's.
+        valid: Slots that carry a routed expert, shape [T, K], bool.
+        removed: Slots to empty, shape [T, K], bool.
+
+    """
+    rank = ranks(batch, valid)
+    bare = ~(valid & ~removed).any(1, keepdim=True)
+    removed = removed & ~(bare & (rank == 0))
+    anchor = rank.masked_fill(removed, batch.top_k).argmin(1, keepdim=True)
+    final = torch.where(removed, ids.gather(1, anchor), ids)
+    return Filled(final, removed, expert_mask(replace(batch, ids=final), valid), weights)

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sere.errors import PolicyError
+from sere.errors import PolicyError, RoutingError
 from sere.routing.batch import DECODE, PADDING, PREFILL, RoutingBatch, expert_mask, ranks
 from sere.routing.fill import Fill
 from sere.routing.layer import LayerStatistics
@@ -68,7 +68,12 @@ class Policy:
     @property
     def requires(self) -> frozenset[str]:
         """Names of the layer statistics that the policy reads."""
-        return self.fill.requires
+        return self.select.requires | self.fill.requires | self.weigh.requires
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Optional fields of the batch that an engine must hand over: ``scores``, ``hidden``."""
+        return self.select.needs | self.fill.needs | self.weigh.needs
 
     def inert(self, top_k: int) -> str | None:
         """Say why this policy cannot change anything in a model with ``top_k`` slots, or None."""
@@ -87,9 +92,16 @@ class Policy:
                 that run such rows. Their weights are kept.
 
         Raises:
-            RoutingError: If the layer's statistics are missing or of another size.
+            RoutingError: If the layer's statistics are missing or of another size, or the batch lacks
+                what :attr:`needs` names.
 
         """
+        for name in sorted(self.needs):
+            if getattr(batch, name) is None:
+                raise RoutingError(
+                    f"policy {self.name!r} needs the router's {name}, which this engine did not hand over. "
+                    "Choose a policy that works on the routed slots alone, such as sere."
+                )
         valid = batch.valid() & ~batch.rows(PADDING).unsqueeze(1)
         if self.inert(batch.top_k):
             return Routes(batch.ids, batch.weights, torch.zeros_like(valid), expert_mask(batch, valid))
@@ -98,7 +110,7 @@ class Policy:
         chosen = self.select(batch, valid, eligible, resident, layer)
         open_slots = valid & eligible.unsqueeze(1) & ~chosen.kept
         filled = self.fill(batch, valid, open_slots, chosen, layer)
-        ids, weights, empty = filled.ids, self.weigh(batch, valid, eligible, filled), filled.removed
+        ids, weights, empty = filled.ids, self.weigh(batch, valid, eligible, filled, layer), filled.removed
         if self.merge:
             slots = valid & eligible.unsqueeze(1) & ~empty
             weights, emptied = merge_slots(batch, ids, weights, slots, ranks(batch, valid))

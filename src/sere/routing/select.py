@@ -11,6 +11,7 @@ from torch import Tensor
 from sere.errors import PolicyError
 from sere.routing.batch import RoutingBatch, expert_mask, lookup, ranks
 from sere.routing.layer import LayerStatistics
+from sere.routing.part import Part
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,23 @@ class Select(Protocol):
         """
         ...
 
+    @property
+    def requires(self) -> frozenset[str]:
+        """See :class:`~sere.routing.part.Part`."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """See :class:`~sere.routing.part.Part`."""
+        ...
+
     def inert(self, top_k: int) -> str | None:
         """Say why the selection keeps everything in a model with ``top_k`` slots, or None."""
         ...
 
 
 @dataclass(frozen=True)
-class Everything:
+class Everything(Part):
     """Keep every slot: the no-op control, which still runs the whole path."""
 
     def __call__(
@@ -66,7 +77,7 @@ class Everything:
 
 
 @dataclass(frozen=True)
-class UnionTopS:
+class UnionTopS(Part):
     """SERE's primary experts: the union over rows of each row's ``top_s`` heaviest slots.
 
     Resident experts count as primary. If the union has fewer than ``floor`` experts, ``top_s``
@@ -113,7 +124,7 @@ class UnionTopS:
 
 
 @dataclass(frozen=True)
-class PerRow:
+class PerRow(Part):
     """Each row keeps its ``k`` heaviest slots, whatever the other rows do.
 
     Attributes:

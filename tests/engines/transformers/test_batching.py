@@ -10,6 +10,7 @@ import sere
 from sere.routing import DECODE, PREFILL, LayerStatistics, RoutingBatch, parse_policy
 from tests.engines.transformers import small
 from tests.engines.transformers.drive import random_artifact, random_ids, watching
+from tests.engines.transformers.witness import best, chosen, witness
 
 POLICY = "sere:top_s=1,floor=0"
 LENGTHS = (9, 4, 2, 7, 5, 3)
@@ -83,3 +84,25 @@ def test_every_token_of_every_sequence_is_counted_once(model):
         total = handle.counters().total
     rows = sum(LENGTHS) + len(LENGTHS) * 4  # the last of five new tokens is never fed
     assert total["decode_rows"] + total["prefill_rows"] == rows * small.LAYERS
+
+
+def test_scores_belong_to_the_rows_of_a_mixed_step(model):
+    policy, batches = witness("scores", "hidden")
+    plain = serve(model)
+    with sere.rerouted(model, None, policy):
+        assert serve(model) == plain
+    assert sum(len(set(batch.kinds.tolist())) == 2 for batch in batches) > 0
+    for batch in batches:
+        assert best(batch.scores, batch) == chosen(batch)
+        assert batch.hidden.shape == (batch.ids.shape[0], 32)
+
+
+def test_backfill_in_mixed_steps_keeps_the_prompts_and_loads_less(model):
+    with sere.rerouted(model, None, "oea:top_s=1,floor=0") as handle:
+        serve(model)
+        mixed, decode = (handle.counters().mixed.values(), handle.counters().decode.values())
+    for steps in (mixed, decode):
+        assert sum(layer["rerouted"] for layer in steps) > 0
+        assert sum(layer["experts_after"] for layer in steps) < sum(
+            layer["experts_before"] for layer in steps
+        )

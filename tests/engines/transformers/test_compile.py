@@ -11,7 +11,7 @@ import sere
 from tests.engines.transformers import small
 from tests.engines.transformers.drive import random_artifact, random_ids
 
-POLICY = "sere:top_s=1,floor=0"
+POLICY, SCORED = "sere:top_s=1,floor=0", "oea:top_s=1,floor=0"
 STATIC = {
     "max_new_tokens": 8,
     "do_sample": False,
@@ -39,19 +39,29 @@ def fresh_dynamo():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
-def test_generate_with_a_compiled_forward_is_rerouted_and_restored(monkeypatch, backend):
-    model = small.build("qwen3_moe")
+CASES = [
+    ("qwen3_moe", POLICY, "aot_eager"),
+    ("qwen3_moe", SCORED, "aot_eager"),
+    ("deepseek_v3", SCORED, "aot_eager"),
+    ("phimoe", SCORED, "aot_eager"),
+    pytest.param("qwen3_moe", POLICY, "inductor", marks=pytest.mark.slow),
+    pytest.param("qwen3_moe", SCORED, "inductor", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("family", "policy", "backend"), CASES)
+def test_generate_with_a_compiled_forward_is_rerouted_and_restored(monkeypatch, family, policy, backend):
+    model = small.build(family)
     artifact = random_artifact(model)
     plain = generate(model)
-    with sere.rerouted(model, artifact, POLICY) as handle:
+    with sere.rerouted(model, artifact, policy) as handle:
         expected, counted = generate(model), handle.counters()
     # What generate does by itself on an accelerator: one graph for all decode steps, no break in it.
     monkeypatch.setattr(type(model), "_valid_auto_compile_criteria", lambda *_: True)
     compiled = {"compile_config": CompileConfig(backend=backend, fullgraph=True, mode="default")}
     assert torch.equal(generate(model, **compiled), plain)
     assert graphs() > 0
-    with sere.rerouted(model, artifact, POLICY) as handle:
+    with sere.rerouted(model, artifact, policy) as handle:
         assert torch.equal(generate(model, **compiled), expected)
         assert handle.counters() == counted
         before = graphs()

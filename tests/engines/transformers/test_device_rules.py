@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from sere.engines.transformers.hooks import Rerouting, Step, reroute
+from sere.engines.transformers.hooks import Step, Steps, reroute, router_hook
 from sere.engines.transformers.layers import MoELayer
+from sere.engines.transformers.rerouting import Rerouting
 from sere.engines.transformers.rows import Generation, row_kinds
+from sere.engines.transformers.scores import PerExpert, ScoreSource, transforms
 from sere.routing import LayerStatistics, parse_policy
 
 META = torch.device("meta")
@@ -49,3 +51,27 @@ def test_rerouting_and_counting_need_no_values(policy):
     weights = torch.zeros(24, 4, device=META)
     ids, new_weights = reroute(rerouting, Step(kinds=whole(24)), whole(24, 4), weights)
     assert ids.shape == new_weights.shape == (24, 4)
+
+
+class Router(nn.Module):
+    """A router with all that may take part in scores."""
+
+    router_jitter_noise = 0.01
+
+    def __init__(self):
+        super().__init__()
+        self.e_score_correction_bias = whole(18).float()
+
+
+@pytest.mark.parametrize("transform", transforms(Router()))
+@pytest.mark.parametrize("raw_order", [False, True])
+def test_scores_of_all_experts_need_no_values(transform, raw_order):
+    layer, router = MoELayer("layer", 0, nn.Identity(), 16, 4), Router()
+    bias = PerExpert(router, "e_score_correction_bias")
+    source = ScoreSource(router, 0, transform, bias, raw_order, bias)
+    rerouting = Rerouting(layer, parse_policy("oea:top_s=1"), LayerStatistics(), None, source)
+    steps = Steps()
+    steps.current.kinds = whole(24)
+    router_hook(rerouting, source, steps)(router, (), (torch.zeros(2, 12, 18, device=META), None))
+    ids, weights = reroute(rerouting, steps.current, whole(24, 4), torch.zeros(24, 4, device=META))
+    assert ids.shape == weights.shape == (24, 4)

@@ -10,6 +10,7 @@ from sere.engines.transformers import find_layers
 from sere.routing import DECODE, LayerStatistics, RoutingBatch, parse_policy
 from tests.engines.transformers import small
 from tests.engines.transformers.drive import random_artifact, random_ids, watching
+from tests.engines.transformers.witness import best, chosen, witness
 
 POLICY = "sere:top_s=1,floor=0"
 LAYERS = small.LAYERS
@@ -185,3 +186,23 @@ def routing(model, ids, mask):
     with torch.no_grad(), sere.rerouted(model, random_artifact(model), policy), watching(model) as seen:
         model(input_ids=ids, attention_mask=mask, position_ids=positions)
     return {name: experts[mask.flatten() == 1] for name, experts, _ in seen.calls}
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"cache_implementation": "static"}])
+def test_scores_reach_the_policy_in_generate(model, options):
+    policy, batches = witness("scores")
+    plain = model.generate(**left_padded(), **{**GREEDY, **options})
+    with sere.rerouted(model, None, policy):
+        assert torch.equal(model.generate(**left_padded(), **{**GREEDY, **options}), plain)
+    assert len(batches) == 6 * LAYERS
+    assert all(best(batch.scores, batch) == chosen(batch) for batch in batches)
+
+
+def test_backfill_changes_decoding_and_leaves_no_trace(model):
+    plain = model.generate(**left_padded(), **GREEDY)
+    with sere.rerouted(model, None, "oea:top_s=1,floor=0") as handle:
+        assert not torch.equal(model.generate(**left_padded(), **GREEDY), plain)
+        counters = handle.counters()
+    assert counters.distinct_after < counters.distinct_before
+    assert sums(counters.decode) == (5, 20, 0)
+    assert torch.equal(model.generate(**left_padded(), **GREEDY), plain)

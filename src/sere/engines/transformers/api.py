@@ -15,8 +15,10 @@ from sere.artifact import Artifact
 from sere.engines.transformers.decoding import gathers
 from sere.engines.transformers.describe import configured, describe
 from sere.engines.transformers.handle import MARK, Handle
-from sere.engines.transformers.hooks import Rerouting, device_of
 from sere.engines.transformers.layers import MoELayer, Survey, survey, unwrap
+from sere.engines.transformers.rerouting import Rerouting, device_of
+from sere.engines.transformers.scores import ScoreSource
+from sere.engines.transformers.sources import with_scores
 from sere.errors import EngineError, PolicyError
 from sere.routing import LayerStatistics, Policy, parse_policy
 
@@ -43,6 +45,11 @@ def apply(
     rows. A continuous-batching manager that has captured device graphs keeps what they were captured
     with: start it after applying, and stop it before removing.
 
+    A policy that needs the router's scores of all experts gets them from what the router returns; how,
+    is found out here, by running each layer's router on a few random rows
+    (:func:`~sere.engines.transformers.fit.fit`). Layers whose router cannot be explained so are left
+    out, with the reason in the banner.
+
     Args:
         model: A loaded Transformers model with routed experts; ``torch.compile(model)`` will do.
         artifact: An artifact, a folder or Hub id of one, or None for a policy that needs none. With
@@ -55,7 +62,8 @@ def apply(
         The handle, with counters, banner and ``remove()``.
 
     Raises:
-        EngineError: If the model cannot be re-routed, is re-routed already, or an artifact is needed.
+        EngineError: If the model cannot be re-routed, is re-routed already, or an artifact is needed; or
+            if the policy needs the router's scores and no layer shows them.
         ArtifactError: If the artifact is of another model, or damaged.
         PolicyError: If the policy's short form is wrong.
 
@@ -68,9 +76,19 @@ def apply(
     if artifact is not None:
         artifact.check_model(describe(root))
     notes = _notes(configured(root), found, policy)
+    sources: dict[str, ScoreSource] = {}
+    if "scores" in policy.needs:
+        whole, (found, sources) = found, with_scores(root, found, policy.name)
+        notes += _without_scores(whole, found, policy)
     with torch.inference_mode(False):  # What is made here may be used outside of the caller's inference mode.
         reroutings = tuple(
-            Rerouting.of(layer, policy, _statistics(artifact, layer, policy, metric), counting)
+            Rerouting.of(
+                layer,
+                policy,
+                _statistics(artifact, layer, policy, metric),
+                counting,
+                sources.get(layer.name),
+            )
             for layer in found.layers
         )
     handle = Handle(root, found, policy, label, artifact, reroutings, notes)
@@ -178,3 +196,13 @@ def _notes(root: nn.Module, found: Survey, policy: Policy) -> tuple[str, ...]:
             "distinct experts save nothing. Call model.set_experts_implementation('grouped_mm') first."
         )
     return tuple(notes)
+
+
+def _without_scores(whole: Survey, found: Survey, policy: Policy) -> tuple[str, ...]:
+    missing = len(whole.layers) - len(found.layers)
+    if not missing:
+        return ()
+    return (
+        f"{policy.name} needs the router's scores of all experts, which {missing} of {len(whole.layers)} "
+        "layers do not show; these stay as routed. The handle's banner gives the reasons.",
+    )

@@ -15,8 +15,9 @@ from torch import nn
 from sere.artifact import Artifact
 from sere.engines.transformers.counters import RunCounters
 from sere.engines.transformers.decoding import follow, unfollow
-from sere.engines.transformers.hooks import Ran, Rerouting, Steps, experts_hook, step_hooks
+from sere.engines.transformers.hooks import Ran, Steps, experts_hook, router_hook, step_hooks
 from sere.engines.transformers.layers import Survey
+from sere.engines.transformers.rerouting import Rerouting
 from sere.errors import EngineError
 from sere.routing import Policy
 
@@ -113,6 +114,10 @@ class Handle:
         for each in self.reroutings:
             hook = experts_hook(each, self._steps)
             self._keep(each.layer.module.register_forward_pre_hook(hook, with_kwargs=True))
+            if each.source is not None:
+                self._keep(
+                    each.source.module.register_forward_hook(router_hook(each, each.source, self._steps))
+                )
         forget_compiled()
 
     def remove(self) -> None:
@@ -121,6 +126,7 @@ class Handle:
             return
         while self._undo:
             self._undo.pop()()
+        self._steps = Steps()  # with it goes what routers left behind
         forget_compiled()
         if self._ran.model and not any(each.called for each in self.reroutings):
             warnings.warn(

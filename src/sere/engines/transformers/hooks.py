@@ -1,20 +1,22 @@
-"""The hooks: one before each model's forward, one before each experts module."""
+"""The hooks: around each model's forward, before each experts module, and after routers if asked for."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sere.engines.transformers.counters import add_step, new_table
-from sere.engines.transformers.layers import MoELayer, parameter_names
+from sere.engines.transformers.counters import add_step
+from sere.engines.transformers.layers import parameter_names
+from sere.engines.transformers.rerouting import Rerouting
 from sere.engines.transformers.rows import Generation, row_kinds, token_shape
+from sere.engines.transformers.scores import ScoreSource
 from sere.errors import EngineError
-from sere.routing import PREFILL, LayerStatistics, Policy, RoutingBatch
+from sere.routing import PREFILL, RoutingBatch
 
 Hook = Callable[..., Any]
 
@@ -28,6 +30,7 @@ class Step:
         shape: Batch size and tokens a row that the kinds were made for.
         owner: The outermost model whose forward is running.
         generation: The surrounding ``generate`` call.
+        logits: What a layer's router has computed for its experts, which run next, by the layer's name.
 
     """
 
@@ -35,6 +38,7 @@ class Step:
     shape: tuple[int, int] | None = None
     owner: nn.Module | None = None
     generation: Generation = field(default_factory=Generation)
+    logits: dict[str, Tensor] = field(default_factory=dict)
 
 
 class Steps(threading.local):
@@ -54,37 +58,6 @@ class Ran:
     """Whether the model's forward has run at all, in any thread."""
 
     model: bool = False
-
-
-@dataclass(eq=False)
-class Rerouting:
-    """One layer under a policy.
-
-    Attributes:
-        layer: The layer.
-        policy: The policy.
-        statistics: What the policy may know about the layer.
-        table: Counters, or None if nothing is to be counted.
-        called: Whether the experts module has run at all.
-
-    """
-
-    layer: MoELayer
-    policy: Policy
-    statistics: LayerStatistics
-    table: Tensor | None
-    called: bool = False
-
-    @classmethod
-    def of(cls, layer: MoELayer, policy: Policy, statistics: LayerStatistics, counting: bool) -> Rerouting:
-        """Put everything that the hook needs on the layer's device."""
-        device = device_of(layer.module)
-        table = new_table(device) if counting else None
-        for tensor in (statistics.similarity, table):
-            if tensor is not None and device.type != "cpu":
-                # Graphs captured on an accelerator may then read and write it in place.
-                torch._dynamo.mark_static_address(tensor)
-        return cls(layer, policy, statistics, table)
 
 
 def step_hooks(model: nn.Module, steps: Steps, ran: Ran) -> tuple[Hook, Hook]:
@@ -113,13 +86,13 @@ def step_hooks(model: nn.Module, steps: Steps, ran: Ran) -> tuple[Hook, Hook]:
 
 def experts_hook(rerouting: Rerouting, steps: Steps) -> Hook:
     """Make the hook before an experts module that rewrites its ids and weights."""
-    names = parameter_names(rerouting.layer.module)[1:3]
+    hidden, *names = parameter_names(rerouting.layer.module)[:3]
 
     def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rerouting.called = True
-        values = {**dict(zip(names, args[1:3], strict=False)), **kwargs}
+        values = {**dict(zip((hidden, *names), args, strict=False)), **kwargs}
         ids, weights = values[names[0]], values[names[1]]
-        new_ids, new_weights = reroute(rerouting, steps.current, ids, weights)
+        new_ids, new_weights = reroute(rerouting, steps.current, ids, weights, values[hidden])
         if new_ids is ids and new_weights is weights:
             return None
         positional = [*args[:1], *(new_ids, new_weights)[: max(len(args) - 1, 0)], *args[3:]]
@@ -132,12 +105,32 @@ def experts_hook(rerouting: Rerouting, steps: Steps) -> Hook:
     return before
 
 
-def reroute(rerouting: Rerouting, step: Step, ids: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Pass one layer's routing, both of shape [..., K], through its policy.
+def router_hook(rerouting: Rerouting, source: ScoreSource, steps: Steps) -> Hook:
+    """Make the hook after the module that computes the router's logits; it keeps them for the experts."""
+
+    def after(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        steps.current.logits[rerouting.layer.name] = source.pick(output)
+
+    return after
+
+
+def reroute(
+    rerouting: Rerouting, step: Step, ids: Tensor, weights: Tensor, hidden: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Pass one layer's routing through its policy.
+
+    Args:
+        rerouting: The layer.
+        step: The step.
+        ids: Experts, shape [..., K].
+        weights: Their weights, shape [..., K].
+        hidden: What the experts are given, shape [..., H]. Policies that need the layer's input get
+            this; where a layer projects its input first, it is what calibration saw, too.
 
     Raises:
-        EngineError: If the weights are not of the ids' shape, or the layer runs outside of the model's
-            forward, as gradient checkpointing makes it, under a policy that moves prompts too.
+        EngineError: If the weights are not of the ids' shape, logits of other rows came before, or the layer
+            runs outside of the model's forward, as gradient checkpointing makes it, under a policy that
+            moves prompts too.
 
     """
     layer = rerouting.layer
@@ -159,9 +152,17 @@ def reroute(rerouting: Rerouting, step: Step, ids: Tensor, weights: Tensor) -> t
         # Not a step of the whole batch, as when a block sees only part of the tokens: prompt rows, which
         # phase=decode keeps as routed.
         kinds = torch.full((rows,), PREFILL, device=ids.device)
-    batch = RoutingBatch(flat_ids, flat_weights, layer.num_experts, kinds.to(ids.device))
+    needs = rerouting.policy.needs
+    batch = RoutingBatch(
+        flat_ids,
+        flat_weights,
+        layer.num_experts,
+        kinds.to(ids.device),
+        scores=rerouting.scores(step.logits.pop(layer.name, None), rows) if "scores" in needs else None,
+        hidden=hidden.flatten(0, -2) if "hidden" in needs and hidden is not None else None,
+    )
     inert = rerouting.policy.inert(batch.top_k) is not None
-    routes = rerouting.policy.route(batch, _statistics(rerouting, ids.device), redirect_padding=not inert)
+    routes = rerouting.policy.route(batch, rerouting.statistics_on(ids.device), redirect_padding=not inert)
     if rerouting.table is not None:
         if rerouting.table.device != ids.device:
             rerouting.table = rerouting.table.to(ids.device)
@@ -169,16 +170,3 @@ def reroute(rerouting: Rerouting, step: Step, ids: Tensor, weights: Tensor) -> t
     if inert:
         return ids, weights
     return routes.ids.view_as(ids), routes.weights.view_as(weights)
-
-
-def device_of(module: nn.Module) -> torch.device:
-    """Device of the module's weights; the CPU for weights that lie elsewhere until they are used."""
-    weight = next(module.parameters(), None)
-    return torch.device("cpu") if weight is None or weight.is_meta else weight.device
-
-
-def _statistics(rerouting: Rerouting, device: torch.device) -> LayerStatistics:
-    similarity = rerouting.statistics.similarity
-    if similarity is not None and similarity.device != device:
-        rerouting.statistics = replace(rerouting.statistics, similarity=similarity.to(device))
-    return rerouting.statistics

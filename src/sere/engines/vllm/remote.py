@@ -9,6 +9,7 @@ from typing import Any
 
 from sere.engines.vllm.counting import Counts, read
 from sere.engines.vllm.loading import Engine, statistics_of
+from sere.engines.vllm.settings import check_needs
 from sere.errors import EngineError
 from sere.routing import Policy, make_policy, parse_policy
 
@@ -57,6 +58,7 @@ def switch(worker: Any, policy: str) -> str:
             "switched. Restart it with the other policy, or run with --enforce-eager to switch freely."
         )
     chosen, metric = _policy(engine, policy)
+    check_needs(chosen)
     device = engine.rows.kinds.device
     artifact = engine.resolved.artifact
     fresh = [statistics_of(artifact, chosen, metric, layer.index, device) for layer in engine.reroutings]

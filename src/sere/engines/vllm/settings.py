@@ -88,6 +88,7 @@ class Settings(pydantic.BaseModel):
         if artifact is None and Path(model).is_dir() and Artifact.exists_in(model):
             artifact = Artifact.from_pretrained(model)
         policy, metric = self._policy(artifact)
+        check_needs(policy)
         if artifact is None and policy.requires:
             if Path(model).is_dir():
                 raise EngineError(
@@ -139,6 +140,21 @@ class Resolved:
             return self.settings.policy
         values = ",".join(f"{key}={value}" for key, value in self.settings.parameters.items())
         return f"{self.settings.policy}:{values}"
+
+
+def check_needs(policy: Policy) -> None:
+    """Refuse a policy that needs more of the router than the plugin hands over.
+
+    Raises:
+        PolicyError: If it does.
+
+    """
+    if policy.needs:
+        raise PolicyError(
+            f"policy {policy.name!r} needs the router's {' and '.join(sorted(policy.needs))}, which the vLLM "
+            "plugin does not hand over yet. Choose one that works on the routed slots alone, such as sere, "
+            "top_k or tolerance."
+        )
 
 
 def _beside_on_the_hub(model: str, revision: str | None, policy: Policy) -> Artifact:

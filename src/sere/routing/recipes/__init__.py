@@ -13,10 +13,28 @@ from collections.abc import Callable
 
 from sere.errors import PolicyError, did_you_mean
 from sere.routing.policy import Policy
-from sere.routing.recipes.controls import none, top_k
+from sere.routing.recipes.controls import least_similar, none, random, top_k
+from sere.routing.recipes.fold import fold, tolerance
+from sere.routing.recipes.per_row import k1k2, naee
 from sere.routing.recipes.sere import sere
+from sere.routing.recipes.shared import des_vote, energy, moe_spec, oea, xshare
 
-RECIPES: dict[str, Callable[..., Policy]] = {"none": none, "top_k": top_k, "sere": sere}
+RECIPES: dict[str, Callable[..., Policy]] = {
+    "none": none,
+    "top_k": top_k,
+    "sere": sere,
+    "least_similar": least_similar,
+    "random": random,
+    "oea": oea,
+    "xshare": xshare,
+    "des_vote": des_vote,
+    "moe_spec": moe_spec,
+    "energy": energy,
+    "naee": naee,
+    "k1k2": k1k2,
+    "fold": fold,
+    "tolerance": tolerance,
+}
 """Registered name to the function that builds the policy."""
 
 

@@ -1,0 +1,88 @@
+"""One layer under a policy: what its hooks share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor, nn
+
+from sere.engines.transformers.counters import new_table
+from sere.engines.transformers.layers import MoELayer
+from sere.engines.transformers.scores import ScoreSource
+from sere.errors import EngineError
+from sere.routing import LayerStatistics, Policy, RouterScores
+
+
+@dataclass(eq=False)
+class Rerouting:
+    """One layer under a policy.
+
+    Attributes:
+        layer: The layer.
+        policy: The policy.
+        statistics: What the policy may know about the layer.
+        table: Counters, or None if nothing is to be counted.
+        source: Where the router's scores come from, or None if the policy needs none.
+        called: Whether the experts module has run at all.
+
+    """
+
+    layer: MoELayer
+    policy: Policy
+    statistics: LayerStatistics
+    table: Tensor | None
+    source: ScoreSource | None = None
+    called: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        layer: MoELayer,
+        policy: Policy,
+        statistics: LayerStatistics,
+        counting: bool,
+        source: ScoreSource | None = None,
+    ) -> Rerouting:
+        """Put everything that the hooks need on the layer's device."""
+        device = device_of(layer.module)
+        table = new_table(device) if counting else None
+        for tensor in (*_tensors(statistics).values(), table):
+            if tensor is not None and device.type != "cpu":
+                # Graphs captured on an accelerator may then read and write it in place.
+                torch._dynamo.mark_static_address(tensor)
+        return cls(layer, policy, statistics, table, source)
+
+    def scores(self, logits: Tensor | None, rows: int) -> RouterScores:
+        """Turn what the router has just computed into scores of all experts.
+
+        Raises:
+            EngineError: If the router has not run, or on other rows.
+
+        """
+        if self.source is None or logits is None or logits.shape[:-1].numel() != rows:
+            seen = "not run" if logits is None else f"run on {logits.shape[:-1].numel()} rows"
+            raise EngineError(
+                f"{self.layer.name} runs on {rows} rows, and its router has {seen}; {self.policy.name} needs "
+                "its scores of the same rows. Call the whole model, or choose a policy that works on the "
+                "routed slots alone, such as sere."
+            )
+        return self.source.scores(logits, self.layer.num_experts)
+
+    def statistics_on(self, device: torch.device) -> LayerStatistics:
+        """Return the statistics on ``device``, and leave them there."""
+        moved = {name: t.to(device) for name, t in _tensors(self.statistics).items() if t.device != device}
+        if moved:
+            self.statistics = replace(self.statistics, **moved)
+        return self.statistics
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Device of the module's weights; the CPU for weights that lie elsewhere until they are used."""
+    weight = next(module.parameters(), None)
+    return torch.device("cpu") if weight is None or weight.is_meta else weight.device
+
+
+def _tensors(statistics: LayerStatistics) -> dict[str, Tensor]:
+    values = {each.name: getattr(statistics, each.name) for each in fields(statistics)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
