@@ -124,6 +124,11 @@ def test_wrong_usage_ends_with_code_2(sere, arguments):
     assert sere(*arguments).returncode == 2
 
 
+def answer_signals() -> None:
+    """Undo what a shell does to children in the background: they ignore interrupts, and so do theirs."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
@@ -135,6 +140,7 @@ def test_a_signal_leaves_nothing_behind(small, tmp_path, number, code, word):
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
+        preexec_fn=answer_signals,
     )
     deadline = time.monotonic() + 120
     while not out.exists() and time.monotonic() < deadline:  # made just before the model is loaded
@@ -160,6 +166,12 @@ def test_an_interrupt_while_torch_is_still_loading_is_answered_too():
         "sys.argv = ['sere', '--version']\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=answer_signals,
+    )
     assert done.returncode == 130
     assert done.stderr == "sere: interrupted; nothing was left half-written.\n"
