@@ -262,3 +262,15 @@ def test_a_missing_or_foreign_similarity_is_named():
 def test_parameters_out_of_range_are_refused(parameters):
     with pytest.raises(PolicyError, match=next(iter(parameters))):
         make_policy("sere", **parameters)
+
+
+def test_10_an_infinite_weight_stays_with_its_own_expert():
+    ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 3]])
+    weights = torch.tensor([[float("inf"), 0.3, 0.2, 0.1], [0.1, 0.4, 0.3, 0.2]])
+    similarity = torch.zeros(4, 4)
+    similarity[2, 1] = similarity[3, 1] = 1.0
+    policy = make_policy("sere", top_s=1, floor=0, merge=True)
+    routes = policy.route(RoutingBatch(ids, weights, 4), LayerStatistics(similarity))
+    assert routes.ids.tolist() == [[0, 1, 1, 1], [0, 1, 1, 1]]
+    assert torch.allclose(routes.weights[0], torch.tensor([float("inf"), 0.6, 0.0, 0.0]))
+    assert torch.allclose(routes.weights[1], torch.tensor([0.1, 0.9, 0.0, 0.0]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sere.routing.batch import RouterScores, RoutingBatch, ranks
+from sere.routing.batch import RouterScores, RoutingBatch, ranks, router_scores
 from sere.routing.fill import Filled, settle
 from sere.routing.layer import LayerStatistics
 from sere.routing.part import Part
@@ -36,7 +36,7 @@ class Backfill(Part):
         layer: LayerStatistics,
     ) -> Filled:
         """Hand out the active experts."""
-        scores = _scores(batch)
+        scores = router_scores(batch)
         safe = batch.ids.clamp(0, batch.num_experts - 1).long()
         kept = valid & ~open_slots
         order = scores.order.float().masked_fill(~chosen.active.unsqueeze(0), float("-inf"))
@@ -59,12 +59,6 @@ class Backfill(Part):
     def inert(self) -> str | None:
         """Never."""
         return None
-
-
-def _scores(batch: RoutingBatch) -> RouterScores:
-    """Return the scores, which the policy has seen to be there."""
-    assert batch.scores is not None  # noqa: S101
-    return batch.scores
 
 
 def named_out(order: Tensor, ids: Tensor, slots: Tensor) -> Tensor:

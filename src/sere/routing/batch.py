@@ -109,6 +109,21 @@ class RoutingBatch:
         return found
 
 
+def router_scores(batch: RoutingBatch) -> RouterScores:
+    """Return the batch's scores of all experts.
+
+    Raises:
+        RoutingError: If the engine did not hand them over.
+
+    """
+    if batch.scores is None:
+        raise RoutingError(
+            "this policy needs the router's scores of all experts, which this engine did not hand over. "
+            "Choose a policy that works on the routed slots alone, such as sere."
+        )
+    return batch.scores
+
+
 def ranks(batch: RoutingBatch, valid: Tensor) -> Tensor:
     """Place of every valid slot in its row, 0 for the greatest weight, shape [T, K], int64.
 

@@ -102,7 +102,7 @@ class Tolerance(Part):
         # Loss if all experts from this place on were dropped.
         tail = torch.zeros_like(total).scatter(0, place, total.masked_fill(certain, 0))
         loss = tail.flip(0).double().cumsum(0).flip(0)[place]
-        allowed = self.share * (total > 0).any() * voting.any(1).sum()
+        allowed = self.share * voting.any(1).sum()
         floor = batch.top_k if self.floor is None else self.floor
         named = expert_mask(batch, voting) & ((loss > allowed) | (place < floor))
         active = certain | named

@@ -36,7 +36,8 @@ def merge_slots(
     alone = same.sum(2) < 2
     total = torch.zeros_like(values)
     for column in range(batch.top_k):
-        total = total + same[:, :, column] * values[:, column : column + 1]
+        # Not by a product, in which an infinite weight would become NaN in the slots of other experts.
+        total = total + values[:, column : column + 1].expand_as(total).masked_fill(~same[:, :, column], 0)
     summed = torch.where(emptied, torch.zeros_like(total), total).to(weights.dtype)
     merged = torch.where(alone, weights.gather(1, order), summed)
     back = order.argsort(dim=1)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sere.errors import PolicyError, RoutingError
-from sere.routing.batch import RoutingBatch
+from sere.errors import PolicyError
+from sere.routing.batch import RoutingBatch, router_scores
 from sere.routing.fill import Filled
 from sere.routing.layer import LayerStatistics
 from sere.routing.part import Part
@@ -39,10 +39,9 @@ class Reference(Part):
         self, batch: RoutingBatch, valid: Tensor, eligible: Tensor, filled: Filled, layer: LayerStatistics
     ) -> Tensor:
         """Scale in float32."""
-        if batch.scores is None:
-            raise RoutingError("this weighting needs the router's scores of all experts.")
-        weight = batch.scores.weight.float()
-        best = batch.scores.order.float().sort(dim=1, descending=True, stable=True).indices[:, : self.k]
+        scores = router_scores(batch)
+        weight = scores.weight.float()
+        best = scores.order.float().sort(dim=1, descending=True, stable=True).indices[:, : self.k]
         own = weight.gather(1, batch.ids.clamp(0, batch.num_experts - 1).long())
         scale = own.masked_fill(~valid, 0).sum(1, keepdim=True) / weight.gather(1, best).sum(1, keepdim=True)
         scale = torch.where(scale.isfinite(), scale, torch.ones_like(scale))

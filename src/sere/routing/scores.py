@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sere.errors import PolicyError, RoutingError
-from sere.routing.batch import RoutingBatch
+from sere.routing.batch import RoutingBatch, router_scores
 from sere.routing.layer import LayerStatistics
 from sere.routing.part import Part
 
@@ -59,8 +59,8 @@ class Mass(SlotScore):
     def slots(self, batch: RoutingBatch, voting: Tensor, layer: LayerStatistics) -> Tensor:
         """Absolute weights: one of another sign still moves the output by that much."""
         weights = batch.weights
-        if self.raw and batch.scores is not None:
-            weights = batch.scores.weight.gather(1, batch.ids.clamp(0, batch.num_experts - 1).long())
+        if self.raw:
+            weights = router_scores(batch).weight.gather(1, batch.ids.clamp(0, batch.num_experts - 1).long())
         return (weights.float().abs() ** self.power).masked_fill(~voting, 0)
 
     @property
@@ -75,9 +75,14 @@ class RouterMass(Score):
 
     def experts(self, batch: RoutingBatch, voting: Tensor, layer: LayerStatistics) -> Tensor:
         """Add up whole rows in float64."""
-        if batch.scores is None:
-            raise RoutingError("this score needs the router's scores of all experts.")
-        return batch.scores.weight.double().abs().masked_fill(~voting.any(1, keepdim=True), 0).sum(0).float()
+        return (
+            router_scores(batch)
+            .weight.double()
+            .abs()
+            .masked_fill(~voting.any(1, keepdim=True), 0)
+            .sum(0)
+            .float()
+        )
 
     @property
     def needs(self) -> frozenset[str]:
