@@ -1,7 +1,8 @@
 """Recipes: a name, a triple of select, fill and weigh, and a citation.
 
 To add one, write a file with a function that returns a :class:`~sere.routing.policy.Policy` and
-add it to :data:`RECIPES`; the test matrix finds it there.
+add it to :data:`RECIPES`; the test matrix finds it there. Its :func:`~sere.routing.recipes.knob.knob`
+is what comparisons sweep and tuning searches.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from sere.errors import PolicyError, did_you_mean
 from sere.routing.policy import Policy
 from sere.routing.recipes.controls import least_similar, none, random, top_k
 from sere.routing.recipes.fold import fold, tolerance
+from sere.routing.recipes.knob import Knob, knob_of
 from sere.routing.recipes.per_row import k1k2, naee
 from sere.routing.recipes.sere import sere
 from sere.routing.recipes.shared import des_vote, energy, moe_spec, oea, xshare
+
+__all__ = ["RECIPES", "Knob", "knob_of", "make_policy", "parse_policy"]
 
 RECIPES: dict[str, Callable[..., Policy]] = {
     "none": none,

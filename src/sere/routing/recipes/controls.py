@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sere.routing.fill import Drop
 from sere.routing.policy import Phase, Policy
+from sere.routing.recipes.knob import knob, slots
 from sere.routing.select import Everything, PerRow, UnionTopS
 from sere.routing.substitutes import LeastSimilar, Random
 from sere.routing.weigh import Keep, Renormalise
@@ -14,6 +15,7 @@ def none() -> Policy:
     return Policy("none", Everything(), Drop(), Keep())
 
 
+@knob("k", slots)
 def top_k(k: int = 2, renormalise: bool = True, phase: Phase = "decode") -> Policy:
     """Plain truncation: every row keeps its ``k`` heaviest experts, the mandatory baseline.
 
@@ -26,6 +28,7 @@ def top_k(k: int = 2, renormalise: bool = True, phase: Phase = "decode") -> Poli
     return Policy("top_k", PerRow(k), Drop(), Renormalise() if renormalise else Keep(), phase)
 
 
+@knob("top_s", slots)
 def least_similar(top_s: int = 2, floor: int | None = None, phase: Phase = "decode") -> Policy:
     """SERE with the worst substitute: what similarity is worth.
 
@@ -38,6 +41,7 @@ def least_similar(top_s: int = 2, floor: int | None = None, phase: Phase = "deco
     return Policy("least_similar", UnionTopS(top_s, floor), LeastSimilar(), Keep(), phase)
 
 
+@knob("top_s", slots)
 def random(top_s: int = 2, seed: int = 0, floor: int | None = None, phase: Phase = "decode") -> Policy:
     """SERE with a drawn substitute; take several seeds.
 

@@ -7,10 +7,12 @@ from sere.routing.budget import Budget, Tolerance
 from sere.routing.fill import Drop, Fill
 from sere.routing.fold import MinLoss
 from sere.routing.policy import Phase, Policy
+from sere.routing.recipes.knob import budgets, knob
 from sere.routing.refit import Project, Refit
 from sere.routing.scores import Energy
 
 
+@knob("size", budgets)
 def fold(size: int = 32, ridge: float = 1e-3, floor: int | None = None, phase: Phase = "decode") -> Policy:
     """After ExFold: most important experts stay, other slots are projected onto the nearest of them.
 
@@ -29,6 +31,7 @@ def fold(size: int = 32, ridge: float = 1e-3, floor: int | None = None, phase: P
     return Policy("fold", Budget(size, Energy(1), 0, floor), MinLoss(), Project(ridge), phase)
 
 
+@knob("share", lambda _experts, _top_k: (0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01))
 def tolerance(
     share: float = 0.05,
     top_s: int = 0,

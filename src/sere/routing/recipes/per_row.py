@@ -7,11 +7,13 @@ from typing import Literal
 from sere.routing.fill import Drop
 from sere.routing.per_row import Ratio, TailMass
 from sere.routing.policy import Phase, Policy
+from sere.routing.recipes.knob import knob, slots
 from sere.routing.reference import Reference
 from sere.routing.select import PerRow, Select
 from sere.routing.weigh import Keep, Renormalise, Weigh
 
 
+@knob("beta", lambda _experts, _top_k: (0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05))
 def naee(beta: float = 0.3, rule: Literal["mass", "ratio"] = "mass", phase: Phase = "decode") -> Policy:
     """NAEE's dynamic skipping: a row drops its lightest slots, the rest is renormalised.
 
@@ -29,6 +31,7 @@ def naee(beta: float = 0.3, rule: Literal["mass", "ratio"] = "mass", phase: Phas
     return Policy("naee", select, Drop(), Renormalise(), phase)
 
 
+@knob("k1", slots)
 def k1k2(k1: int = 4, k2: int | None = None, phase: Phase = "decode") -> Policy:
     """Keep ``k1`` slots a row and divide by the mass of the row's top ``k2``.
 

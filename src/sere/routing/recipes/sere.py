@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from sere.routing.fill import MostSimilar
 from sere.routing.policy import Phase, Policy
+from sere.routing.recipes.knob import knob, slots
 from sere.routing.select import UnionTopS
 from sere.routing.weigh import Keep
 
 
+@knob("top_s", slots)
 def sere(
     top_s: int = 2,
     threshold: float = 0.0,

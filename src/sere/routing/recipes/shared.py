@@ -6,11 +6,13 @@ from sere.routing.backfill import Backfill
 from sere.routing.budget import Budget
 from sere.routing.fill import Drop
 from sere.routing.policy import Phase, Policy
+from sere.routing.recipes.knob import budgets, knob, slots
 from sere.routing.scores import Energy, Mass, RouterMass
 from sere.routing.select import UnionTopS
 from sere.routing.weigh import Renormalise
 
 
+@knob("top_s", slots)
 def oea(top_s: int = 3, floor: int | None = None, phase: Phase = "decode") -> Policy:
     """Opportunistic Expert Activation, the simplified form: ``UnionTopS(k0) + Backfill + Renormalise``.
 
@@ -25,6 +27,7 @@ def oea(top_s: int = 3, floor: int | None = None, phase: Phase = "decode") -> Po
     return Policy("oea", UnionTopS(top_s, floor), Backfill(), Renormalise(), phase)
 
 
+@knob("size", budgets)
 def xshare(size: int = 24, top_s: int = 1, floor: int | None = None, phase: Phase = "decode") -> Policy:
     """XShare: every row's best expert, then the greatest total router score up to a budget; backfill.
 
@@ -40,6 +43,7 @@ def xshare(size: int = 24, top_s: int = 1, floor: int | None = None, phase: Phas
     return Policy("xshare", Budget(size, RouterMass(), top_s, floor), Backfill(), Renormalise(), phase)
 
 
+@knob("size", budgets)
 def des_vote(size: int = 24, floor: int | None = None, phase: Phase = "decode") -> Policy:
     """DES-Vote: the experts of the greatest total score within the rows' own top-K; backfill.
 
@@ -54,6 +58,7 @@ def des_vote(size: int = 24, floor: int | None = None, phase: Phase = "decode") 
     return Policy("des_vote", Budget(size, Mass(raw=True), 0, floor), Backfill(), Renormalise(), phase)
 
 
+@knob("size", budgets)
 def moe_spec(
     size: int = 32, substitute: bool = True, floor: int | None = None, phase: Phase = "decode"
 ) -> Policy:
@@ -72,6 +77,7 @@ def moe_spec(
     return Policy("moe_spec", Budget(size, RouterMass(), 0, floor), fill, Renormalise(), phase)
 
 
+@knob("size", budgets)
 def energy(size: int = 24, top_s: int = 0, floor: int | None = None, phase: Phase = "decode") -> Policy:
     """Keep the experts of the greatest total energy ``(weight * mean output norm) ** 2``; backfill.
 
