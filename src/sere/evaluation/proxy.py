@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from sere.artifact import Artifact
@@ -23,16 +22,19 @@ from sere.engines.transformers.layers import parameter_names, survey
 from sere.engines.transformers.rerouting import device_of
 from sere.engines.transformers.scores import ScoreSource
 from sere.engines.transformers.sources import with_scores
-from sere.routing import DECODE, FIELDS, PREFILL, LayerStatistics, Policy, RouterScores, RoutingBatch, count
+from sere.errors import DataError
+from sere.evaluation.grouped import Grouped
+from sere.routing import DECODE, PREFILL, LayerStatistics, Policy, RouterScores
 
 
 @dataclass
 class VirtualSteps:
-    """Re-routes forwards of [sequences, tokens] as if each column were a decoding step.
+    """Re-routes forwards of [sequences, tokens] as if each column of a batch were a decoding step.
 
     Attributes:
         policy: What re-routes.
-        sequences: B, rows of a virtual step.
+        sequences: Rows of the forward.
+        batch: B, sequences of a batch: the first B rows are one, the next B another, and so on.
         prompt: Leading tokens of every sequence that are prefill.
         totals: Counters of the virtual steps by layer name, each shape [len(FIELDS)], int64.
 
@@ -40,8 +42,16 @@ class VirtualSteps:
 
     policy: Policy
     sequences: int
+    batch: int
     prompt: int
     totals: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.sequences % self.batch:
+            raise DataError(
+                f"{self.sequences} sequences cannot be split into batches of {self.batch}. Give a multiple."
+            )
+        self._grouped = Grouped(self.policy)
 
     def reroute(
         self,
@@ -50,48 +60,47 @@ class VirtualSteps:
         ids: Tensor,
         weights: Tensor,
         scores: RouterScores | None = None,
+        hidden: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Rewrite one layer's routing, all steps of it.
+        """Rewrite one layer's routing, all steps of all batches.
 
         Args:
             layer: The layer.
             statistics: Its calibrated statistics.
-            ids: Experts, shape [B * T, K] or [B, T, K]; token t of sequence b is row ``b * T + t``.
+            ids: Experts, shape [N * T, K] or [N, T, K]; token t of sequence n is row ``n * T + t``.
             weights: Routing weights of the same shape.
-            scores: The router's scores of all experts, shape [B * T, E], if the policy needs them.
+            scores: The router's scores of all experts, shape [N * T, E], if the policy needs them.
+            hidden: The layer's input, shape [..., H] of the same rows, if the policy needs it.
 
         """
-        tokens = ids.shape[:-1].numel() // self.sequences
-        grid_ids = ids.reshape(self.sequences, tokens, -1)
-        grid_weights = weights.reshape(self.sequences, tokens, -1)
-        new_ids, new_weights = torch.empty_like(grid_ids), torch.empty_like(grid_weights)
-        columns = [slice(0, self.prompt)] if self.prompt else []
-        columns += [slice(t, t + 1) for t in range(self.prompt, tokens)]
-        total = torch.zeros(len(FIELDS), dtype=torch.long, device=ids.device)
-        for column in columns:
-            batch = self._batch(layer, grid_ids[:, column], grid_weights[:, column], column)
-            if scores is not None:
-                batch = replace(batch, scores=self._of_column(scores, column))
-            routes = self.policy.route(batch, statistics)
-            shape = grid_ids[:, column].shape
-            if column.start >= self.prompt:
-                total += count(batch, routes)
-            new_ids[:, column] = routes.ids.view(shape)
-            new_weights[:, column] = routes.weights.view(shape)
-        self.totals[layer.name] = self.totals.get(layer.name, 0) + total
+        given = {"ids": ids, "weights": weights}
+        if scores is not None:
+            given |= {"order": scores.order, "weight": scores.weight}
+        if hidden is not None:
+            given["hidden"] = hidden
+        grid = {name: self._grid(value) for name, value in given.items()}
+        new_ids, new_weights = (grid[name].clone() for name in ("ids", "weights"))
+        batches, rows, tokens, slots = new_ids.shape
+        if self.prompt:
+            # A batch's prompts are one prefill step.
+            start = {name: value[:, :, : self.prompt].flatten(1, 2) for name, value in grid.items()}
+            routed = self._grouped.route(start, statistics, layer.num_experts, PREFILL)
+            shape = (batches, rows, -1, slots)
+            new_ids[:, :, : self.prompt] = routed[0].view(shape)
+            new_weights[:, :, : self.prompt] = routed[1].view(shape)
+        columns = {
+            name: value[:, :, self.prompt :].transpose(1, 2).flatten(0, 1) for name, value in grid.items()
+        }
+        routed = self._grouped.route(columns, statistics, layer.num_experts, DECODE)
+        shape = (batches, tokens - self.prompt, rows, slots)
+        new_ids[:, :, self.prompt :] = routed[0].view(shape).transpose(1, 2)
+        new_weights[:, :, self.prompt :] = routed[1].view(shape).transpose(1, 2)
+        self.totals[layer.name] = self.totals.get(layer.name, 0) + routed[2].sum(0)
         return new_ids.view_as(ids), new_weights.view_as(weights)
 
-    def _of_column(self, scores: RouterScores, column: slice) -> RouterScores:
-        def cut(values: Tensor) -> Tensor:
-            return values.view(self.sequences, -1, values.shape[1])[:, column].flatten(0, 1)
-
-        return RouterScores(cut(scores.order), cut(scores.weight))
-
-    def _batch(self, layer: MoELayer, ids: Tensor, weights: Tensor, column: slice) -> RoutingBatch:
-        rows = ids.shape[0] * ids.shape[1]
-        kind = DECODE if column.start >= self.prompt else PREFILL
-        kinds = torch.full((rows,), kind, device=ids.device)
-        return RoutingBatch(ids.reshape(rows, -1), weights.reshape(rows, -1), layer.num_experts, kinds)
+    def _grid(self, values: Tensor) -> Tensor:
+        """View rows as [batches, B, T, ...]."""
+        return values.reshape(self.sequences // self.batch, self.batch, -1, values.shape[-1])
 
 
 @contextmanager
@@ -102,6 +111,7 @@ def virtual_steps(
     *,
     sequences: int,
     prompt: int,
+    batch: int | None = None,
     metric: str | None = None,
 ) -> Iterator[VirtualSteps]:
     """Put hooks on every mixture-of-experts layer of ``model``; they come off whatever happens.
@@ -110,12 +120,16 @@ def virtual_steps(
         model: A Transformers model whose forwards will have shape [sequences, T], without padding.
         artifact: Calibrated statistics; None for policies that need none.
         policy: What re-routes.
-        sequences: B.
+        sequences: Rows of a forward.
         prompt: Tokens of prefill at the start of every sequence.
+        batch: B, sequences that decode together; None for all of them.
         metric: Similarity metric; None for the artifact's default.
 
+    Raises:
+        DataError: If ``sequences`` is no multiple of ``batch``.
+
     """
-    steps = VirtualSteps(policy, sequences, prompt)
+    steps = VirtualSteps(policy, sequences, sequences if batch is None else batch, prompt)
     hooks = []
     found = survey(model)
     sources: dict[str, ScoreSource] = {}
@@ -156,14 +170,15 @@ def _hook(
     source: ScoreSource | None,
     logits: list[Tensor],
 ) -> Any:
-    names = parameter_names(layer.module)[1:3]
+    hidden, *names = parameter_names(layer.module)[:3]
 
     def hook(
         _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        given = {**dict(zip(names, args[1:3], strict=False)), **kwargs}
+        given = {**dict(zip((hidden, *names), args, strict=False)), **kwargs}
+        inputs = given[hidden] if "hidden" in steps.policy.needs else None
         scores = None if source is None else source.scores(logits.pop(), layer.num_experts)
-        new = steps.reroute(layer, statistics, given[names[0]], given[names[1]], scores)
+        new = steps.reroute(layer, statistics, given[names[0]], given[names[1]], scores, inputs)
         # Each goes back the way it came: kernels behind the module may name their arguments differently.
         named = {name: value for name, value in zip(names, new, strict=True) if name in kwargs}
         return (*args[:1], *new[: max(len(args) - 1, 0)], *args[3:]), {**kwargs, **named}

@@ -85,7 +85,13 @@ class Rerouting:
 
 
 def text_logits(
-    model: Any, ids: Tensor, prompt: int, rerouting: Rerouting, mode: Mode, experts: ExpertCount
+    model: Any,
+    ids: Tensor,
+    prompt: int,
+    rerouting: Rerouting,
+    mode: Mode,
+    experts: ExpertCount,
+    batch: int | None = None,
 ) -> Tensor:
     """Logits after every token but the prompt's and the last one.
 
@@ -96,6 +102,8 @@ def text_logits(
         rerouting: The policy.
         mode: ``real`` decodes step by step with a cache; ``proxy`` runs one parallel forward.
         experts: Counters of the decoding steps are added here.
+        batch: Sequences that decode together, for the proxy: each batch of so many rows is by itself;
+            None for all of them.
 
     Returns:
         Shape [B, L - 1 - prompt, V]; entry j predicts token ``prompt + 1 + j``.
@@ -103,7 +111,7 @@ def text_logits(
     """
     with torch.inference_mode():
         if mode == "proxy":
-            return _parallel(model, ids, prompt, rerouting, experts)
+            return _parallel(model, ids, prompt, rerouting, experts, batch)
         return _stepwise(model, ids, prompt, rerouting, experts)
 
 
@@ -117,13 +125,15 @@ def _stepwise(model: Any, ids: Tensor, prompt: int, rerouting: Rerouting, expert
     return torch.stack(logits, dim=1)
 
 
-def _parallel(model: Any, ids: Tensor, prompt: int, rerouting: Rerouting, experts: ExpertCount) -> Tensor:
+def _parallel(
+    model: Any, ids: Tensor, prompt: int, rerouting: Rerouting, experts: ExpertCount, batch: int | None
+) -> Tensor:
     inputs = ids[:, :-1]
     if rerouting.policy is None:
         return model(input_ids=inputs, use_cache=False).logits[:, prompt:]  # type: ignore[no-any-return]
     artifact, policy, metric = rerouting.artifact, rerouting.policy, rerouting.metric
     with virtual_steps(
-        model, artifact, policy, sequences=ids.shape[0], prompt=prompt, metric=metric
+        model, artifact, policy, sequences=ids.shape[0], prompt=prompt, batch=batch, metric=metric
     ) as steps:
         logits: Tensor = model(input_ids=inputs, use_cache=False).logits[:, prompt:]
     for total in steps.totals.values():

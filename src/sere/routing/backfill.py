@@ -66,7 +66,7 @@ def named_out(order: Tensor, ids: Tensor, slots: Tensor) -> Tensor:
     rows, experts = order.shape
     index = torch.where(slots, ids, experts)
     named = torch.zeros(rows, experts + 1, dtype=torch.bool, device=order.device)
-    return order.masked_fill(named.scatter_(1, index, True)[:, :-1], float("-inf"))
+    return order.masked_fill(named.scatter(1, index, True)[:, :-1], float("-inf"))
 
 
 def turns(rank: Tensor, slots: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ def places(total: Tensor, certain: Tensor) -> Tensor:
     """Place of every expert, shape [E], int64: certain ones first, then by falling total, then by id."""
     by_total = total.sort(descending=True, stable=True).indices
     order = by_total[certain[by_total].logical_not().long().sort(stable=True).indices]
-    return torch.empty_like(order).scatter_(0, order, torch.arange(order.shape[0], device=order.device))
+    return torch.zeros_like(order).scatter(0, order, torch.arange(order.shape[0], device=order.device))
 
 
 def check(top_s: int, floor: int | None) -> None:

@@ -34,7 +34,7 @@ class SlotScore(Score):
         worth = self.slots(batch, voting, layer)
         index = torch.where(voting, batch.ids, batch.num_experts).flatten().long()
         total = torch.zeros(batch.num_experts + 1, dtype=torch.float64, device=worth.device)
-        return total.index_add_(0, index, worth.flatten().double())[:-1].float()
+        return total.index_add(0, index, worth.flatten().double())[:-1].float()
 
 
 @dataclass(frozen=True)

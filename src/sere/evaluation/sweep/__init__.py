@@ -1,0 +1,8 @@
+"""The sweep: every recipe over its own knob, on the same work, at the same number of distinct experts."""
+
+from sere.evaluation.sweep.cache import PointCache
+from sere.evaluation.sweep.config import SweepConfig
+from sere.evaluation.sweep.evaluator import Evaluator
+from sere.evaluation.sweep.point import Point, Sample
+
+__all__ = ["Evaluator", "Point", "PointCache", "Sample", "SweepConfig"]

@@ -1,0 +1,186 @@
+"""Measure one policy at one batch size on one seed's text, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from sere.artifact import Artifact
+from sere.demo.data import heldout_texts
+from sere.engines.transformers import describe, find_layers
+from sere.errors import DataError, EngineError, PolicyError
+from sere.evaluation.fidelity import Fidelity, fidelity
+from sere.evaluation.stepwise import ExpertCount, Rerouting, text_logits
+from sere.evaluation.sweep.cache import PointCache
+from sere.evaluation.sweep.config import SweepConfig
+from sere.evaluation.sweep.identity import code_hash, key_of, model_hash, tokens_hash
+from sere.evaluation.sweep.point import Point, Sample
+from sere.evaluation.sweep.shares import deal, take
+from sere.evaluation.tokens import check_vocabulary, context_length
+from sere.routing import Policy, parse_policy
+
+
+class Evaluator:
+    """Measures policies by the parallel proxy, and never the same one twice.
+
+    The unmodified model's logits of a batch size and seed are computed once and kept until another
+    batch size or seed is asked for: N x (L - prompt) x vocabulary values. So ask for all policies of one
+    batch size and seed before the next.
+
+    Args:
+        model: A Transformers causal language model with routed experts; put into evaluation mode.
+        tokenizer: Its tokenizer.
+        artifact: Calibrated statistics; None if no policy needs any.
+        texts: Held-out texts; None for the bundled ones.
+        config: Sizes.
+        metric: Similarity metric; None for the artifact's default.
+        cache: File of measured points, or a cache; None keeps them in memory.
+
+    Raises:
+        ArtifactError: If the artifact belongs to another model.
+        EngineError: If the model cannot be re-routed or predicts no tokens.
+        DataError: If there is no text, or the sequences are longer than the model's context.
+
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        artifact: Artifact | None,
+        texts: Sequence[str] | None = None,
+        config: SweepConfig | None = None,
+        *,
+        metric: str | None = None,
+        cache: str | Path | PointCache | None = None,
+    ) -> None:
+        self.config = config or SweepConfig()
+        self.model = model.eval()
+        self.record = describe(model)
+        if artifact is not None:
+            artifact.check_model(self.record)
+        if model.get_output_embeddings() is None:
+            raise EngineError(
+                f"{type(model).__name__} predicts no tokens. Load it as a causal language model."
+            )
+        limit = context_length(model)
+        if limit is not None and self.config.sequence_length > limit:
+            raise DataError(
+                f"sequences of {self.config.sequence_length} tokens are longer than the model's context of "
+                f"{limit}. Ask for shorter ones."
+            )
+        self.artifact, self.metric = artifact, metric
+        self.texts = heldout_texts() if texts is None else list(texts)
+        self.shares = deal(
+            tokenizer, self.texts, self.config.seeds, self.config.sequence_length, self.config.shuffle
+        )
+        check_vocabulary(model, (share.flatten().tolist() for share in self.shares))
+        self.cache = cache if isinstance(cache, PointCache) else PointCache(cache)
+        self._kept: tuple[tuple[int, int], list[tuple[Tensor, Tensor]]] | None = None
+
+    @cached_property
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        """Experts and slots, E and K, of every layer."""
+        return tuple((layer.num_experts, layer.top_k) for layer in find_layers(self.model))
+
+    @cached_property
+    def model_hash(self) -> str:
+        """See :func:`~sere.evaluation.sweep.identity.model_hash`."""
+        return model_hash(self.model)
+
+    def measure(self, policy: str | Policy, batch_size: int, seed: int = 0) -> Point:
+        """Return the point, from the cache if it is there.
+
+        Args:
+            policy: A policy or its short form.
+            batch_size: B, sequences that decode together.
+            seed: Number of the share of held-out text.
+
+        Raises:
+            PolicyError: If the policy is malformed, or needs an artifact and there is none.
+            ArtifactError: If the artifact cannot serve what it needs.
+            EngineError: If the unmodified model gives logits that are NaN.
+            DataError: If the seed's share gives too few sequences.
+
+        """
+        label, policy = (policy, parse_policy(policy)) if isinstance(policy, str) else (policy.name, policy)
+        self.check(policy)
+        key = self.key(policy, batch_size, seed)
+        found = self.cache.get(key)
+        if found is None:
+            found = self._point(label, policy, batch_size, seed)
+            self.cache.put(key, found)
+        return found.model_copy(update={"policy": label})
+
+    def check(self, policy: Policy) -> None:
+        """Refuse a policy that the artifact cannot serve; errors as :meth:`measure`."""
+        if not policy.requires:
+            return
+        if self.artifact is None:
+            raise PolicyError(f"policy {policy.name!r} needs an artifact. Calibrate the model first.")
+        name = self.artifact.layers[0].name
+        self.artifact.statistics(name, requires=policy.requires, metric=self.metric)
+
+    def key(self, policy: Policy, batch_size: int, seed: int) -> str:
+        """Hash of everything that the point depends on, the code included."""
+        ids = take(self.shares, seed, self.config.sequences_for(batch_size))
+        return key_of(
+            policy=repr(policy),
+            batch_size=batch_size,
+            seed=seed,
+            tokens=tokens_hash(ids),
+            prompt=self.config.prompt_tokens,
+            model=self.model_hash,
+            artifact=self.artifact.hash if self.artifact is not None and policy.requires else None,
+            metric=self.metric if policy.requires else None,
+            code=code_hash(),
+        )
+
+    def _point(self, label: str, policy: Policy, batch_size: int, seed: int) -> Point:
+        count, parts = ExpertCount(), []
+        rerouting = Rerouting(self.artifact if policy.requires else None, policy, self.metric)
+        for ids, reference in self._reference(batch_size, seed):
+            logits = self._logits(ids, rerouting, batch_size, count)
+            parts.append(fidelity(reference, logits, ids[:, self.config.prompt_tokens + 1 :]))
+        near = Fidelity.join(parts)
+        return Point(
+            policy=label,
+            batch_size=batch_size,
+            seed=seed,
+            before=count.mean_before,
+            after=count.mean_after,
+            of=max(experts for experts, _ in self.layers),
+            rerouted=count.rerouted / count.slots if count.slots else 0.0,
+            tokens=len(near.divergence) * (self.config.sequence_length - 1 - self.config.prompt_tokens),
+            sample=Sample(
+                kl=near.divergence.tolist(),
+                agreement=near.agreement.tolist(),
+                loss=near.loss.tolist(),
+                reference_loss=near.reference_loss.tolist(),
+            ),
+        )
+
+    def _reference(self, batch_size: int, seed: int) -> list[tuple[Tensor, Tensor]]:
+        """Sequences of each forward and the unmodified model's logits of them."""
+        if self._kept is None or self._kept[0] != (batch_size, seed):
+            self._kept = None
+            ids = take(self.shares, seed, self.config.sequences_for(batch_size)).to(self.model.device)
+            rows = batch_size * self.config.batches_a_forward(batch_size)
+            plain = Rerouting(None, None)
+            pairs = [(part, self._logits(part, plain, batch_size, ExpertCount())) for part in ids.split(rows)]
+            if any(logits.isnan().any() for _, logits in pairs):
+                raise EngineError(
+                    f"the unmodified model's logits are NaN in {pairs[0][1].dtype}. Load it in another type "
+                    "(--dtype), such as float32."
+                )
+            self._kept = (batch_size, seed), pairs
+        return self._kept[1]
+
+    def _logits(self, ids: Tensor, rerouting: Rerouting, batch_size: int, count: ExpertCount) -> Tensor:
+        return text_logits(
+            self.model, ids, self.config.prompt_tokens, rerouting, "proxy", count, batch=batch_size
+        )
