@@ -68,7 +68,7 @@ class Grouped:
             try:
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", "There is a performance drop")
-                    return torch.vmap(one, chunk_size=chunk)(dict(given))  # type: ignore[no-any-return]
+                    return torch.vmap(one, chunk_size=chunk)(dict(given))
             except RuntimeError as error:
                 if "vmap" not in str(error):
                     raise

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sere.artifact import Artifact
@@ -171,7 +172,10 @@ class Evaluator:
             ids = take(self.shares, seed, self.config.sequences_for(batch_size)).to(self.model.device)
             rows = batch_size * self.config.batches_a_forward(batch_size)
             plain = Rerouting(None, None)
-            pairs = [(part, self._logits(part, plain, batch_size, ExpertCount())) for part in ids.split(rows)]
+            pairs = [
+                (part, self._logits(part, plain, batch_size, ExpertCount()))
+                for part in torch.split(ids, rows)
+            ]
             if any(logits.isnan().any() for _, logits in pairs):
                 raise EngineError(
                     f"the unmodified model's logits are NaN in {pairs[0][1].dtype}. Load it in another type "

@@ -9,7 +9,7 @@ from sere.evaluation.record import Part
 
 
 class Sample(Part):
-    """One value a sequence, each the mean over its scored tokens; see :class:`~sere.evaluation.fidelity.Fidelity`.
+    """One value a sequence, each the mean over its scored tokens.
 
     Attributes:
         kl: KL(unmodified || re-routed), nats.

@@ -66,7 +66,7 @@ def take(shares: Sequence[Tensor], seed: int, count: int) -> Tensor:
     if len(share) < count:
         raise DataError(
             f"{count} sequences of {share.shape[1]} tokens are wanted of seed {seed}, and its share of the "
-            f"held-out texts gives {len(share)}. Give more text, or ask for fewer seeds, shorter sequences or "
-            "smaller batches."
+            f"held-out texts gives {len(share)}. Give more text, or ask for fewer seeds, shorter sequences "
+            "or smaller batches."
         )
     return share[:count]
