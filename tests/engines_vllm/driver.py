@@ -20,6 +20,7 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ["VLLM_LOGGING_LEVEL"] = "WARNING"
 POLICY = {"policy": "sere", "top_s": 1, "threshold": 0.3, "floor": 5}
+BACKFILLED = "oea:top_s=1,floor=0"
 SHORT = "sere:top_s=1,threshold=0.3,floor=5"
 
 
@@ -59,8 +60,8 @@ class Recorder:
         self.original = Rerouting.route
         recorder = self
 
-        def route(layer: Any, ids: Any, weights: Any) -> Any:
-            out = recorder.original(layer, ids, weights)
+        def route(layer: Any, ids: Any, weights: Any, hidden: Any, logits: Any) -> Any:
+            out = recorder.original(layer, ids, weights, hidden, logits)
             kinds = layer.rows.of(ids.shape[0])
             recorder.calls.append(
                 {
@@ -70,6 +71,8 @@ class Recorder:
                     "kinds": None if kinds is None else kinds.tolist(),
                     "out": out[0].tolist(),
                     "kept": bool((out[1] == weights).all()),
+                    "hidden": tuple(hidden.shape),
+                    "scored": scored(layer, ids, weights, logits),
                     "fresh": out[0].data_ptr() != ids.data_ptr() and out[1].data_ptr() != weights.data_ptr(),
                 }
             )
@@ -84,12 +87,24 @@ class Recorder:
         Rerouting.route = self.original
 
 
+def scored(layer: Any, ids: Any, weights: Any, logits: Any) -> tuple[bool, bool]:
+    """Whether slots weigh as their scores do, a factor a row apart; whether those left out rank below."""
+    import torch
+
+    scores = layer.scorer(logits, layer.num_experts)
+    factors = weights.double() / scores.weight.double().gather(1, ids.long())
+    mean = factors.mean(1, keepdim=True)
+    least = scores.order.gather(1, ids.long()).amin(1, keepdim=True)
+    outside = scores.order.scatter(1, ids.long(), float("-inf"))
+    return torch.allclose(factors, mean.expand_as(factors), rtol=1e-2), bool((outside <= least).all())
+
+
 def against_oracle(calls: list[dict[str, Any]]) -> dict[str, Any]:
     """Replay what was recorded through the oracle; sums over steps with decode rows."""
     from tests.routing.oracle import DECODE, PADDING, PREFILL, Case, sere
 
     wrong = before = after = steps = mixed = rerouted = 0
-    kept = True  # warm-up steps are of padding only, and may hold NaN
+    kept = weighed = ordered = True  # warm-up steps are of padding only, and may hold NaN
     for call in calls:
         kinds = call["kinds"]
         if kinds is None or DECODE not in kinds:
@@ -103,6 +118,8 @@ def against_oracle(calls: list[dict[str, Any]]) -> dict[str, Any]:
         steps += 1
         mixed += PREFILL in kinds
         kept &= call["kept"]
+        weighed &= call["scored"][0] and call["hidden"][0] == len(kinds)
+        ordered &= call["scored"][1]
         wrong += any(call["out"][row] != expected[row] for row in served)
         before += len({expert for row in served for expert in call["ids"][row]})
         after += len({expert for row in served for expert in call["out"][row]} | active)
@@ -118,6 +135,8 @@ def against_oracle(calls: list[dict[str, Any]]) -> dict[str, Any]:
         "rerouted": rerouted,
         "fresh": all(call["fresh"] for call in calls),
         "kept_weights": kept,
+        "scores_weigh": weighed,
+        "scores_order": ordered,
     }
 
 
@@ -189,6 +208,10 @@ def run(folder: Path, mode: str, name: str) -> dict[str, Any]:
             llm.llm_engine.engine_core.shutdown()
             moved, counters = serve(folder, family.dtype, eager, {**POLICY, **key})
         oracle = against_oracle(recorder.calls)
+    backfilled = None
+    if eager:
+        llm.collective_rpc("sere_switch", args=(BACKFILLED,))
+        _, backfilled = ask(llm, True)
     return {
         "family": name,
         "plain tokens": plain,
@@ -199,6 +222,7 @@ def run(folder: Path, mode: str, name: str) -> dict[str, Any]:
         "none": totals(none_counters, "decode", "mixed"),
         "sere": totals(counters, "decode", "mixed"),
         "prefill": totals(counters, "prefill"),
+        "backfilled": totals(backfilled, "decode", "mixed") if backfilled else None,
         "layers": sorted(counters["layers"]),
         "oracle": oracle,
     }

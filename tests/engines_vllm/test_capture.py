@@ -6,10 +6,13 @@ captured. Such operations are named here; all policies run without them.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sere.engines.vllm.scores import scorer_of
 from tests.engines_vllm.test_rerouting import IDS, WEIGHTS, layer
 
 FORBIDDEN = {
@@ -26,6 +29,8 @@ POLICIES = (
     "sere:top_s=1,threshold=0.5,merge=true",
     "sere:top_s=1,merge=true,floor=0,phase=all",
     "top_k:k=1",
+    "oea:top_s=1,floor=0",
+    "xshare:size=2,floor=0",
 )
 
 
@@ -41,10 +46,11 @@ class Watch(TorchDispatchMode):
 
 def forbidden(policy):
     switch = torch.tensor(True)
-    one = layer(policy, switch=switch)
+    one = layer(policy, switch=switch, scorer=scorer_of(SimpleNamespace(scoring_func="softmax")))
     half = WEIGHTS.to(torch.bfloat16)  # counted by device operations, as on a GPU
+    logits = torch.rand(3, 8)
     with Watch() as watch:
-        one.route(IDS, half)
+        one.route(IDS, half, torch.rand(3, 4), logits)
     assert len(watch.seen) > 10
     return {name: FORBIDDEN[name] for name in watch.seen if name in FORBIDDEN}
 

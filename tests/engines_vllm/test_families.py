@@ -88,6 +88,16 @@ def test_prompt_rows_are_kept_and_every_row_is_counted_once(record):
 
 
 @each
+def test_policies_get_the_scores_that_the_router_chose_by(record):
+    assert record["oracle"]["scores_weigh"]
+    # Grouped routers leave better experts out, those of the groups that they did not choose.
+    assert record["oracle"]["scores_order"] or record["family"].startswith("deepseek")
+    if record["backfilled"] is not None:
+        assert record["backfilled"]["rerouted"] > 0
+        assert record["backfilled"]["experts_after"] < record["backfilled"]["experts_before"]
+
+
+@each
 def test_re_routing_reaches_the_answers(record):
     assert not record["sere_equals_plain"]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from sere.engines.vllm.banner import _numbers
-from sere.engines.vllm.layers import layer_index, obstacle
+from sere.engines.vllm.layers import layer_index, obstacle, survey
 from sere.engines.vllm.veto import no_routing_in_kernels
+from sere.errors import EngineError
 
 
 def test_the_layer_is_the_first_number_of_a_name():
@@ -102,3 +104,42 @@ def test_kernels_that_route_are_refused_while_a_model_is_loaded():
         _, reason = modular_kernel.FusedMoEExperts.is_supported_config(Kernel, None, None, None, None)
         assert "current device" in reason
     assert modular_kernel.FusedMoEExperts.is_supported_config is ask
+
+
+def with_draft():
+    from vllm.model_executor.layers.fused_moe.runner.moe_runner_interface import MoERunnerInterface
+
+    def of(name):
+        values = vars(runner(moe_config=moe_config(num_logical_experts=64)))
+        made = type("Runner", (MoERunnerInterface,), {"__init__": torch.nn.Module.__init__, **values})
+        made.__abstractmethods__ = frozenset()
+        made = made()
+        made.layer_name = name
+        return made
+
+    own, draft = of("model.layers.0.mlp.experts"), of("model.layers.1.mtp_block.mlp.experts")
+    model = torch.nn.Module()
+    model.experts = own
+    plain = config()
+    known = {own.layer_name: own, draft.layer_name: draft}
+    plain.compilation_config = SimpleNamespace(static_forward_context=known)
+    return model, plain
+
+
+@pytest.mark.vllm
+def test_a_draft_is_left_alone_unless_asked():
+    model, plain = with_draft()
+    found = survey(model, plain)
+    assert [layer.name for layer in found.layers] == ["model.layers.0.mlp.experts"]
+    assert "belongs to a draft model" in found.skipped["model.layers.1.mtp_block.mlp.experts"]
+    found = survey(model, plain, drafts=True)
+    assert [(layer.index, layer.draft) for layer in found.layers] == [(0, False), (1, True)]
+    assert not found.skipped
+
+
+@pytest.mark.vllm
+def test_a_draft_alone_is_nothing_to_re_route():
+    model, plain = with_draft()
+    del model.experts
+    with pytest.raises(EngineError, match="no MoE layer"):
+        survey(model, plain, drafts=True)

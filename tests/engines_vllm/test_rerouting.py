@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,9 +14,11 @@ from sere.engines.vllm.counting import new_table, read
 from sere.engines.vllm.loading import Engine
 from sere.engines.vllm.rerouting import Rerouting
 from sere.engines.vllm.rows import RowKinds
+from sere.engines.vllm.scores import check_scores, scorer_of
 from sere.engines.vllm.settings import Resolved, Settings
 from sere.errors import EngineError, PolicyError
-from sere.routing import LayerStatistics, parse_policy
+from sere.kernels import Fused, fused
+from sere.routing import LayerStatistics, RouterScores, RoutingBatch, parse_policy
 
 IDS = torch.tensor([[0, 5], [6, 2], [7, 7]], dtype=torch.int32)
 WEIGHTS = torch.tensor([[0.6, 0.4], [0.7, 0.3], [0.9, 0.1]])
@@ -140,8 +143,73 @@ def test_a_wrong_policy_leaves_the_served_one():
 
 def test_captured_graphs_refuse_another_policy():
     served, _ = worker(graphs=True)
-    with pytest.raises(EngineError, match="only 'on' and 'off' can be switched"):
+    with pytest.raises(EngineError, match="only 'on', 'off', and with sere"):
         remote.switch(served, "top_k:k=1")
+
+
+@pytest.fixture
+def in_place(monkeypatch):
+    """As on a GPU: the running graph reads the kernel's table. Here the definition reads it, by its order."""
+
+    def definition(ids, weights, kinds, table, options):
+        found = walk(table, set(ids[:, 0].tolist()))
+        return found[ids.long()].to(ids.dtype), weights.clone(), torch.zeros(7, dtype=torch.int64)
+
+    def walk(table, primary):
+        target = torch.arange(8)
+        for expert in range(8):
+            row = [other for other in table.order[expert].tolist() if other in primary]
+            target[expert] = expert if expert in primary or not row else row[0]
+        return target
+
+    monkeypatch.setattr(Fused, "in_place", lambda *_: True)
+    monkeypatch.setattr(fused, "reroute", definition)
+
+
+def test_captured_graphs_take_another_threshold_in_place(in_place, monkeypatch):
+    served, one = worker(graphs=True)
+    one.table = None
+    resolved = served.sere_engine.resolved
+    artifact = SimpleNamespace(operating_points={})
+    served.sere_engine.resolved = dataclasses.replace(resolved, artifact=artifact)
+    monkeypatch.setattr(remote, "statistics_of", lambda *_: LayerStatistics(NEAR))
+    order = one.fused.table.order
+    assert one.route(IDS[:2], WEIGHTS[:2])[0].tolist() == [[0, 6], [6, 0]]
+    strict = "sere:top_s=1,floor=0,threshold=0.8"
+    assert remote.switch(served, strict) == strict
+    assert one.fused.table.order.data_ptr() == order.data_ptr()
+    assert one.route(IDS[:2], WEIGHTS[:2])[0].tolist() == [[0, 6], [6, 2]]  # 2 resembles none enough
+    remote.switch(served, "off")
+    assert torch.equal(one.route(IDS[:2], WEIGHTS[:2])[0], IDS[:2])
+    remote.switch(served, "on")
+    assert one.route(IDS[:2], WEIGHTS[:2])[0].tolist() == [[0, 6], [6, 2]]
+    with pytest.raises(EngineError, match="only 'on', 'off', and with sere"):
+        remote.switch(served, "sere:top_s=2,floor=0")
+
+
+@pytest.mark.parametrize("policy", ["oea:top_s=1,floor=0", "xshare:size=2,floor=0"])
+def test_policies_get_the_routers_scores(policy):
+    router = SimpleNamespace(scoring_func="sigmoid", e_score_correction_bias=torch.tensor([0.0] * 7 + [3.0]))
+    one = layer(policy, scorer=scorer_of(router))
+    logits = torch.arange(24.0).view(3, 8).remainder(7)
+    scores = RouterScores(logits.sigmoid() + router.e_score_correction_bias, logits.sigmoid())
+    kinds = one.rows.of(3)
+    batch = RoutingBatch(IDS, WEIGHTS, 8, kinds, scores)
+    wanted = parse_policy(policy).route(batch, LayerStatistics(NEAR), redirect_padding=True)
+    ids, weights = one.route(IDS, WEIGHTS, torch.zeros(3, 5), logits)
+    assert torch.equal(ids, wanted.ids)
+    assert torch.equal(weights, wanted.weights)
+    assert not torch.equal(ids, IDS)
+
+
+@pytest.mark.parametrize(
+    "router", [{"custom_routing_function": print, "scoring_func": "softmax"}, {"scoring_func": "own"}, {}]
+)
+def test_a_router_that_does_not_say_how_it_scores_is_refused(router):
+    one = layer("oea:top_s=1", scorer=scorer_of(SimpleNamespace(**router)))
+    with pytest.raises(EngineError, match="needs the router's scores of all experts, and 1 layers"):
+        check_scores(one.policy, [one])
+    check_scores(parse_policy("sere"), [one])
 
 
 def test_a_reset_starts_counting_anew():

@@ -79,12 +79,6 @@ def test_an_unknown_policy_is_named_with_the_closest(folder):
         Settings.read({"artifact": folder, "policy": "ballanced"}).resolve("x")
 
 
-@pytest.mark.parametrize("policy", ["oea", "xshare:size=8", "tolerance:backfill=true"])
-def test_a_policy_that_needs_the_routers_scores_is_refused_before_the_start(folder, policy):
-    with pytest.raises(PolicyError, match=r"needs the router's scores.*does not hand over yet"):
-        Settings.read({"artifact": folder, "policy": policy}).resolve("x")
-
-
 def test_a_missing_artifact_says_how_to_make_one(tmp_path):
     with pytest.raises(EngineError, match=r"none lies beside the weights.*sere calibrate"):
         Settings.read({}).resolve(str(tmp_path))

@@ -7,11 +7,13 @@ definition anywhere else. All give the same bits. Importing this needs no Triton
 
 from sere.kernels.backfilling import BackfillOptions
 from sere.kernels.dispatch import backend_name
+from sere.kernels.fused import Fused
 from sere.kernels.op import backfill, reroute, reroute_into
 from sere.kernels.table import LayerTable, Options, obstacle
 
 __all__ = [
     "BackfillOptions",
+    "Fused",
     "LayerTable",
     "Options",
     "backend_name",

@@ -48,7 +48,7 @@ def add_to(counts: Tensor, step: Tensor) -> None:
         step: Counters of one step, shape [len(FIELDS)], int64.
 
     """
-    if counts.device.type == "cpu":
+    if counts.device.type == "cpu" and not torch.compiler.is_compiling():
         seen = step.numpy()
         counts.numpy()[(2 if seen[1] > 0 else 1) if seen[2] > 0 else 0] += seen
         return

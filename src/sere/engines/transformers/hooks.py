@@ -152,21 +152,24 @@ def reroute(
         # Not a step of the whole batch, as when a block sees only part of the tokens: prompt rows, which
         # phase=decode keeps as routed.
         kinds = torch.full((rows,), PREFILL, device=ids.device)
+    kinds, table = kinds.to(ids.device), rerouting.table_on(ids.device)
+    fused = rerouting.fused_for(weights)
+    if fused is not None:
+        new_ids, new_weights = fused.route(flat_ids, flat_weights, kinds, table)
+        return new_ids.view_as(ids), new_weights.view_as(weights)
     needs = rerouting.policy.needs
     batch = RoutingBatch(
         flat_ids,
         flat_weights,
         layer.num_experts,
-        kinds.to(ids.device),
+        kinds,
         scores=rerouting.scores(step.logits.pop(layer.name, None), rows) if "scores" in needs else None,
         hidden=hidden.flatten(0, -2) if "hidden" in needs and hidden is not None else None,
     )
     inert = rerouting.policy.inert(batch.top_k) is not None
     routes = rerouting.policy.route(batch, rerouting.statistics_on(ids.device), redirect_padding=not inert)
-    if rerouting.table is not None:
-        if rerouting.table.device != ids.device:
-            rerouting.table = rerouting.table.to(ids.device)
-        add_step(rerouting.table, batch, routes)
+    if table is not None:
+        add_step(table, batch, routes)
     if inert:
         return ids, weights
     return routes.ids.view_as(ids), routes.weights.view_as(weights)

@@ -11,6 +11,7 @@ from sere.engines.transformers.counters import new_table
 from sere.engines.transformers.layers import MoELayer
 from sere.engines.transformers.scores import ScoreSource
 from sere.errors import EngineError
+from sere.kernels import Fused
 from sere.routing import LayerStatistics, Policy, RouterScores
 
 
@@ -24,6 +25,7 @@ class Rerouting:
         statistics: What the policy may know about the layer.
         table: Counters, or None if nothing is to be counted.
         source: Where the router's scores come from, or None if the policy needs none.
+        fused: The policy on its kernel, or None if it runs as plain torch.
         called: Whether the experts module has run at all.
 
     """
@@ -33,6 +35,7 @@ class Rerouting:
     statistics: LayerStatistics
     table: Tensor | None
     source: ScoreSource | None = None
+    fused: Fused | None = None
     called: bool = False
 
     @classmethod
@@ -47,11 +50,27 @@ class Rerouting:
         """Put everything that the hooks need on the layer's device."""
         device = device_of(layer.module)
         table = new_table(device) if counting else None
-        for tensor in (*_tensors(statistics).values(), table):
+        fused = None if policy.inert(layer.top_k) else Fused.of(policy, statistics)
+        prepared = () if fused is None else (fused.table.similarity, fused.table.order)
+        for tensor in (*_tensors(statistics).values(), *prepared, table):
             if tensor is not None and device.type != "cpu":
                 # Graphs captured on an accelerator may then read and write it in place.
                 torch._dynamo.mark_static_address(tensor)
-        return cls(layer, policy, statistics, table, source)
+        return cls(layer, policy, statistics, table, source, fused)
+
+    def fused_for(self, weights: Tensor) -> Fused | None:
+        """Return the policy's kernel on the device of ``weights``; None if it has none, or no gradients."""
+        if self.fused is None or (weights.requires_grad and torch.is_grad_enabled()):
+            return None
+        if self.fused.table.order.device != weights.device:
+            self.fused = Fused.of(self.policy, self.statistics_on(weights.device))
+        return self.fused
+
+    def table_on(self, device: torch.device) -> Tensor | None:
+        """Return the counters on ``device``, and leave them there."""
+        if self.table is not None and self.table.device != device:
+            self.table = self.table.to(device)
+        return self.table
 
     def scores(self, logits: Tensor | None, rows: int) -> RouterScores:
         """Turn what the router has just computed into scores of all experts.

@@ -12,6 +12,8 @@ IN_KERNEL = (
     "--moe-backend triton (or cutlass for quantised weights), or serve without sere"
 )
 
+DRAFT = 'it belongs to a draft model ("drafts": true re-routes those too)'
+
 
 @dataclass(frozen=True, eq=False)
 class ServedLayer:
@@ -23,6 +25,7 @@ class ServedLayer:
         runner: vLLM's runner of the layer.
         num_experts: E, logical routed experts.
         top_k: K, routed slots of a row.
+        draft: Whether it belongs to a draft model or an MTP module.
 
     """
 
@@ -31,6 +34,7 @@ class ServedLayer:
     runner: Any
     num_experts: int
     top_k: int
+    draft: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,13 @@ class Survey:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def survey(model: Any, config: Any) -> Survey:
+def survey(model: Any, config: Any, drafts: bool = False) -> Survey:
     """Look at every MoE layer of ``model`` and of what else was loaded with it.
 
     Args:
         model: The loaded model, without drafts.
         config: vLLM's configuration, whose compilation part lists all MoE layers by name.
+        drafts: Whether layers of draft models and MTP modules are re-routed too.
 
     Raises:
         EngineError: If no layer can be re-routed, or one routes inside its kernel.
@@ -63,25 +68,22 @@ def survey(model: Any, config: Any) -> Survey:
     layers: list[ServedLayer] = []
     skipped: dict[str, str] = {}
     own = {module.layer_name: module for module in model.modules() if isinstance(module, MoERunnerInterface)}
-    for name, runner in own.items():
-        reason = obstacle(runner, config)
+    known = config.compilation_config.static_forward_context
+    other = {name: module for name, module in known.items() if isinstance(module, MoERunnerInterface)}
+    for name, runner in {**own, **other}.items():
+        draft = name not in own
+        reason = DRAFT if draft and not drafts else obstacle(runner, config)
         if reason is None:
             moe = runner.moe_config
-            layers.append(
-                ServedLayer(
-                    name, layer_index(name), runner, int(moe.num_logical_experts), int(moe.experts_per_token)
-                )
-            )
+            experts, slots = int(moe.num_logical_experts), int(moe.experts_per_token)
+            layers.append(ServedLayer(name, layer_index(name), runner, experts, slots, draft))
         else:
             skipped[name] = reason
-    for name, module in config.compilation_config.static_forward_context.items():
-        if isinstance(module, MoERunnerInterface) and name not in own:
-            skipped[name] = "it belongs to a draft model"
     in_kernel = {name: why for name, why in skipped.items() if "routes inside itself" in why}
     if in_kernel:
         name, why = next(iter(in_kernel.items()))
         raise EngineError(f"{len(in_kernel)} MoE layers cannot be re-routed, {name} first: {why}.")
-    if not layers:
+    if all(layer.draft for layer in layers):
         raise EngineError(_nothing(model, skipped))
     return Survey(tuple(sorted(layers, key=lambda layer: layer.index)), skipped)
 

@@ -16,6 +16,7 @@ from sere.engines.vllm.counting import new_table
 from sere.engines.vllm.layers import ServedLayer, Survey, survey
 from sere.engines.vllm.rerouting import Rerouting
 from sere.engines.vllm.rows import RowKinds
+from sere.engines.vllm.scores import check_scores, scorer_of
 from sere.engines.vllm.settings import Resolved, Settings
 from sere.engines.vllm.veto import no_routing_in_kernels
 from sere.errors import ArtifactError, EngineError
@@ -77,13 +78,14 @@ def load_rerouted(worker: Any, raw: object, load: Callable[[], Any]) -> Any:
 def install(worker: Any, resolved: Resolved) -> Engine:
     """Put the policy on the worker's loaded model."""
     config, runner = worker.vllm_config, worker.model_runner
-    found = survey(runner.get_model(), config)
+    found = survey(runner.get_model(), config, resolved.settings.drafts)
     if resolved.artifact is not None:
-        check_model(resolved.artifact, config, found.layers)
+        check_model(resolved.artifact, config, tuple(layer for layer in found.layers if not layer.draft))
     device = torch.device(runner.device)
     rows = RowKinds(_capacity(config), device)
     graphs = replays_graphs(config, device)
     reroutings = tuple(_rerouting(layer, resolved, rows, graphs, device) for layer in found.layers)
+    check_scores(resolved.policy, reroutings)
     steps.follow(runner, rows)
     for layer, rerouting in zip(found.layers, reroutings, strict=True):
         operation.wrap(layer.runner, rerouting)
@@ -184,4 +186,5 @@ def _rerouting(
         statistics=statistics_of(resolved.artifact, resolved.policy, resolved.metric, layer.index, device),
         table=new_table(device) if resolved.settings.counting else None,
         switch=torch.ones((), dtype=torch.bool, device=device) if graphs else None,
+        scorer=scorer_of(layer.runner.router),
     )

@@ -25,15 +25,14 @@ def define() -> None:
         return
     from vllm.utils.torch_utils import LayerNameType, direct_register_custom_op
 
-    def reroute(ids, weights, layer_name):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-        return running(layer_name).route(ids, weights)
+    def reroute(ids, weights, hidden, logits, layer_name):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return running(layer_name).route(ids, weights, hidden, logits)
 
-    def fake(ids, weights, layer_name):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+    def fake(ids, weights, *_):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
         return ids.new_empty(ids.shape), weights.new_empty(weights.shape)
 
     reroute.__annotations__ = {
-        "ids": Tensor,
-        "weights": Tensor,
+        **dict.fromkeys(("ids", "weights", "hidden", "logits"), Tensor),
         "layer_name": LayerNameType,
         "return": tuple[Tensor, Tensor],
     }
@@ -68,7 +67,9 @@ def wrap(runner: Any, rerouting: Rerouting) -> None:
         input_ids: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         weights, ids = compute(hidden_states, router_logits, indices_type, input_ids=input_ids)
-        ids, weights = torch.ops.sere.reroute(ids, weights, _encode_layer_name(name))
+        ids, weights = torch.ops.sere.reroute(
+            ids, weights, hidden_states, router_logits, _encode_layer_name(name)
+        )
         return weights, ids
 
     router._compute_routing = _compute_routing

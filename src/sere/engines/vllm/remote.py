@@ -9,9 +9,10 @@ from typing import Any
 
 from sere.engines.vllm.counting import Counts, read
 from sere.engines.vllm.loading import Engine, statistics_of
-from sere.engines.vllm.settings import check_needs
+from sere.engines.vllm.scores import check_scores
 from sere.errors import EngineError
-from sere.routing import Policy, make_policy, parse_policy
+from sere.kernels import Fused
+from sere.routing import LayerStatistics, Policy, make_policy, parse_policy
 
 OFF, ON = "off", "on"
 
@@ -44,7 +45,8 @@ def switch(worker: Any, policy: str) -> str:
         What is active now.
 
     Raises:
-        EngineError: If steps are replayed from captured graphs and this is not ``on`` or ``off``.
+        EngineError: If steps are replayed from captured graphs and this is more than ``on``, ``off`` or
+            another threshold or metric of ``sere``; or if a router cannot give what the policy needs.
         PolicyError: If the policy is wrong.
 
     """
@@ -52,18 +54,16 @@ def switch(worker: Any, policy: str) -> str:
     if policy in (ON, OFF):
         _turn(engine, policy == ON)
         return state(engine)
-    if engine.graphs:
-        raise EngineError(
-            "this server replays captured graphs, into which the policy is baked: only 'on' and 'off' can be "
-            "switched. Restart it with the other policy, or run with --enforce-eager to switch freely."
-        )
     chosen, metric = _policy(engine, policy)
-    check_needs(chosen)
+    check_scores(chosen, engine.reroutings)
     device = engine.rows.kinds.device
     artifact = engine.resolved.artifact
     fresh = [statistics_of(artifact, chosen, metric, layer.index, device) for layer in engine.reroutings]
-    for layer, statistics in zip(engine.reroutings, fresh, strict=True):
-        layer.policy, layer.statistics = chosen, statistics
+    if engine.graphs:
+        _retable(engine, chosen, fresh)
+    else:
+        for layer, statistics in zip(engine.reroutings, fresh, strict=True):
+            layer.use(chosen, statistics)
     engine.active = policy
     _turn(engine, True)
     return state(engine)
@@ -90,13 +90,30 @@ def engine_of(worker: Any) -> Engine:
     return engine
 
 
+def _retable(engine: Engine, policy: Policy, fresh: list[LayerStatistics]) -> None:
+    """Put another threshold or similarity into the tables that captured graphs read."""
+    prepared = [Fused.of(policy, statistics) for statistics in fresh]
+    exchanged = [
+        (layer.fused, new)
+        for layer, new in zip(engine.reroutings, prepared, strict=True)
+        if layer.in_graph and layer.fused is not None and new is not None and layer.fused.fits(new)
+    ]
+    if len(exchanged) < len(engine.reroutings):
+        raise EngineError(
+            "this server replays captured graphs, into which the policy is baked: only 'on', 'off', and with "
+            "sere the threshold and metric can be switched. Restart it with the other policy, or run with "
+            "--enforce-eager to switch freely."
+        )
+    for own, new in exchanged:
+        own.take(new)
+    for layer, statistics in zip(engine.reroutings, fresh, strict=True):
+        layer.policy, layer.statistics = policy, statistics
+
+
 def _turn(engine: Engine, on: bool) -> None:
     engine.enabled = on
     for layer in engine.reroutings:
-        if layer.switch is not None:
-            layer.switch.fill_(on)
-        else:
-            layer.enabled = on
+        layer.turn(on)
 
 
 def _policy(engine: Engine, text: str) -> tuple[Policy, str | None]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from sere.engines.vllm.counting import add_step, unchanged
 from sere.engines.vllm.rows import RowKinds
-from sere.routing import PREFILL, LayerStatistics, Policy, Routes, RoutingBatch
+from sere.engines.vllm.scores import RouterScorer
+from sere.kernels import Fused
+from sere.routing import PREFILL, LayerStatistics, Policy, RouterScores, Routes, RoutingBatch
 
 _IDS = (torch.int32, torch.int64)
 
@@ -18,19 +20,24 @@ _IDS = (torch.int32, torch.int64)
 class Rerouting:
     """What one layer's custom operation needs; all tensors keep their address for the engine's life.
 
+    SERE runs on its fused kernel, any other policy as plain torch.
+
     Attributes:
         name: The layer's name in vLLM.
         index: Number of its decoder layer.
         num_experts: E, logical routed experts.
         top_k: K.
         rows: Row kinds of the step.
-        policy: The policy; may be exchanged where Python runs in every step.
+        policy: The policy; exchanged by :meth:`use`.
         statistics: What the policy may know, on the device.
         table: Counters, or None if nothing is counted.
         switch: On a device that replays graphs, a bool tensor without dimensions that turns the policy's
             result on or off; None where Python runs in every step.
+        scorer: Turns the router's logits into scores of all experts; None if that cannot be done.
         enabled: Whether the policy is on, where Python runs in every step.
         calls: How often :meth:`route` ran: it runs while graphs are captured, not while they are replayed.
+        fused: The policy on its kernel, or None if it has none.
+        in_graph: Whether captured graphs read the kernel's table, so that it can be exchanged under them.
 
     """
 
@@ -43,15 +50,39 @@ class Rerouting:
     statistics: LayerStatistics
     table: Tensor | None
     switch: Tensor | None = None
+    scorer: RouterScorer | None = None
     enabled: bool = True
     calls: int = 0
+    fused: Fused | None = field(init=False, default=None)
+    in_graph: bool = field(init=False, default=False)
 
-    def route(self, ids: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def __post_init__(self) -> None:
+        self.use(self.policy, self.statistics)
+
+    def use(self, policy: Policy, statistics: LayerStatistics) -> None:
+        """Serve ``policy`` from the next step on; captured graphs go on with what they hold."""
+        self.policy, self.statistics = policy, statistics
+        self.fused = None if policy.inert(self.top_k) else Fused.of(policy, statistics)
+
+    def turn(self, on: bool) -> None:
+        """Turn the policy on or off, in captured graphs too."""
+        if self.switch is None:
+            self.enabled = on
+            return
+        self.switch.fill_(on)
+        if self.fused is not None:
+            self.fused.turn(on)
+
+    def route(
+        self, ids: Tensor, weights: Tensor, hidden: Tensor | None = None, logits: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Rewrite one step's routing into fresh tensors.
 
         Args:
             ids: Logical expert ids, shape [rows, slots], any integer dtype.
             weights: Routing weights of the same shape.
+            hidden: The layer's input, shape [rows, H], for policies that need it.
+            logits: What the router chose by, shape [rows, C] with C >= E, for policies that need scores.
 
         Returns:
             Ids and weights of the same shapes and dtypes, contiguous, sharing no memory with the inputs.
@@ -63,17 +94,34 @@ class Rerouting:
             # Not this step's rows, so nothing is known about them: all stay as routed.
             kinds = torch.full(ids.shape[:1], PREFILL, dtype=torch.int32, device=ids.device)
         wide = ids if ids.dtype in _IDS else ids.to(torch.int64)
-        batch = RoutingBatch(wide, weights, self.num_experts, kinds)
         if self._keeps_all(ids.shape[0]):
             if self.table is not None:
-                add_step(self.table, batch, None)
+                add_step(self.table, RoutingBatch(wide, weights, self.num_experts, kinds), None)
             return _copy(ids), _copy(weights)
+        if self.fused is not None and (self.switch is None or self.fused.in_place(wide, weights)):
+            self.in_graph = self.switch is not None
+            new_ids, new_weights = self.fused.route(wide, weights, kinds, self.table)
+            return new_ids.to(ids.dtype), new_weights
+        needs = self.policy.needs
+        batch = RoutingBatch(
+            wide,
+            weights,
+            self.num_experts,
+            kinds,
+            scores=self._scores(logits) if "scores" in needs else None,
+            hidden=hidden if "hidden" in needs else None,
+        )
         routes = self.policy.route(batch, self.statistics, redirect_padding=True)
         if self.switch is not None:
             routes = _where(self.switch, routes, unchanged(batch))
         if self.table is not None:
             add_step(self.table, batch, routes)
         return _fresh(routes.ids.to(ids.dtype), ids), _fresh(routes.weights, weights)
+
+    def _scores(self, logits: Tensor | None) -> RouterScores | None:
+        if self.scorer is None or logits is None:
+            return None
+        return self.scorer(logits, self.num_experts)
 
     @property
     def changes(self) -> bool:

@@ -23,6 +23,8 @@ class Settings(pydantic.BaseModel):
             artifact.
         metric: Similarity to serve; None means the artifact's default.
         counting: Count on the device what happens; costs a few small operations a layer.
+        drafts: Re-route draft models and MTP modules too, where the artifact has their layers or the policy
+            needs none.
         parameters: Parameters of the recipe; the user writes them beside the other keys.
 
     """
@@ -33,6 +35,7 @@ class Settings(pydantic.BaseModel):
     policy: str = "sere"
     metric: str | None = None
     counting: bool = True
+    drafts: bool = False
     parameters: dict[str, Any] = {}
 
     @classmethod
@@ -88,7 +91,6 @@ class Settings(pydantic.BaseModel):
         if artifact is None and Path(model).is_dir() and Artifact.exists_in(model):
             artifact = Artifact.from_pretrained(model)
         policy, metric = self._policy(artifact)
-        check_needs(policy)
         if artifact is None and policy.requires:
             if Path(model).is_dir():
                 raise EngineError(
@@ -140,21 +142,6 @@ class Resolved:
             return self.settings.policy
         values = ",".join(f"{key}={value}" for key, value in self.settings.parameters.items())
         return f"{self.settings.policy}:{values}"
-
-
-def check_needs(policy: Policy) -> None:
-    """Refuse a policy that needs more of the router than the plugin hands over.
-
-    Raises:
-        PolicyError: If it does.
-
-    """
-    if policy.needs:
-        raise PolicyError(
-            f"policy {policy.name!r} needs the router's {' and '.join(sorted(policy.needs))}, which the vLLM "
-            "plugin does not hand over yet. Choose one that works on the routed slots alone, such as sere, "
-            "top_k or tolerance."
-        )
 
 
 def _beside_on_the_hub(model: str, revision: str | None, policy: Policy) -> Artifact:
