@@ -34,6 +34,10 @@ class EngineError(SereError):
     """An engine or a model in it cannot be re-routed."""
 
 
+class MissingError(SereError):
+    """An optional package that is asked for is not installed."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for a close match of ``word``, else the list of choices."""
     choices = sorted(known)

@@ -48,6 +48,17 @@ def test_a_single_sequence_is_never_changed_by_sere(record):
     assert alone.experts.after == alone.experts.before == 4
 
 
+def test_only_policies_that_share_experts_depend_on_the_company(record):
+    seen = {p: record.result(p, 4).company for p in ["unmodified", "none", *POLICIES]}
+    for alone in ("unmodified", "none", "top_k:k=1"):
+        assert seen[alone].kl < 1e-9
+        assert seen[alone].top1 == 1
+    assert seen["sere:top_s=1"].kl > seen["sere:top_s=2"].kl > 1e-4
+    assert seen["sere:top_s=1"].top1 < 1
+    assert (seen["none"].sequences, seen["none"].tokens) == (8, 8 * 19)
+    assert record.result("sere:top_s=1", 1).company is None
+
+
 def test_truncation_to_one_expert_reads_one_at_batch_one(record):
     assert record.result("top_k:k=1", 1).experts.after == 1
     assert record.result("top_k:k=1", 1).experts.of == 16

@@ -10,7 +10,7 @@ from typing import Annotated, TextIO
 import typer
 from rich.console import Console
 
-from sere.cli import calibrate, compare, demo, doctor, inspect, serve
+from sere.cli import calibrate, compare, demo, doctor, inspect, serve, sweep
 from sere.cli.output import plain
 from sere.errors import SereError
 from sere.version import __version__
@@ -66,6 +66,7 @@ app.command("doctor", rich_help_panel="Start")(doctor.command)
 app.command("calibrate", rich_help_panel="Work")(calibrate.command)
 app.command("inspect", rich_help_panel="Work")(inspect.command)
 app.command("compare", rich_help_panel="Work")(compare.command)
+app.command("sweep", rich_help_panel="Work")(sweep.command)
 app.command("serve", rich_help_panel="Work", context_settings=serve.CONTEXT)(serve.command)
 
 

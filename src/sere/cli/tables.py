@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
-from sere.cli.output import titled
+from sere.cli.output import NARROWEST, titled
 from sere.evaluation import ComparisonRecord, PolicyResult
+from sere.evaluation.sweep.grid import Grid
 
 SHORT = 1000.0
 """Perplexities from here on are shown without decimals."""
@@ -14,9 +16,46 @@ _HOW = {"real": "decoded step by step", "proxy": "in one parallel forward of vir
 
 
 def comparison_tables(record: ComparisonRecord) -> list[Table]:
-    """One table a batch size, one row a policy, the two controls first."""
+    """One table a batch size, one row a policy, the two controls first; then one of other company."""
     sizes = dict.fromkeys(result.batch_size for result in record.results)
-    return [_table(record, size) for size in sizes]
+    tables = [_table(record, size) for size in sizes]
+    if any(result.company for result in record.results):
+        tables.append(_company_table(record))
+    return tables
+
+
+def _company_table(record: ComparisonRecord) -> Table:
+    rows = [
+        (
+            result.policy,
+            str(result.batch_size),
+            f"{seen.kl:.5f}" + _between(seen.kl_interval, ".5f", " to "),
+            f"{seen.top1:.2%}",
+        )
+        for result in record.results
+        if (seen := result.company) is not None
+    ]
+    note = (
+        "Between a sequence's predictions in two batches with other neighbours, with the 95% interval of KL: "
+        "how much an answer depends on who else is served. The unmodified model's is the noise of arithmetic."
+    )
+    headings = ("policy", "live", "KL", "same top-1")
+    return grid_table(Grid("The same sequences in other company", headings, tuple(rows), note))
+
+
+def grid_table(grid: Grid) -> Table:
+    """Turn a table of words into one for the terminal; the first column holds names, the others figures."""
+    width = min(max(len(grid.title), NARROWEST - 10 if grid.note else 0), NARROWEST)
+    table = titled(grid.title, box=box.SIMPLE, pad_edge=False, caption=Text(grid.note), min_width=width)
+    table.title_justify = table.caption_justify = "left"
+    for number, heading in enumerate(grid.headings):
+        table.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
+    for row in grid.rows:
+        table.add_row(
+            *(Text(cell if number else cell.replace(",", ",\n")) for number, cell in enumerate(row))
+        )
+        table.add_section()
+    return table
 
 
 def _table(record: ComparisonRecord, size: int) -> Table:

@@ -41,7 +41,7 @@ class DemoConfig:
     calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
     comparison: CompareConfig = field(
         default_factory=lambda: CompareConfig(
-            batch_sizes=(16,), tasks="bundled", examples_per_task=50, speed_rounds=0
+            batch_sizes=(16,), tasks="bundled", examples_per_task=50, speed_rounds=0, company=False
         )
     )
     real_size: RealSizeConfig = field(default_factory=RealSizeConfig)
@@ -56,6 +56,7 @@ QUICK = DemoConfig(
         tasks="bundled",
         examples_per_task=3,
         speed_rounds=0,
+        company=False,
     ),
     RealSizeConfig(scale=8, rounds=2, steps=4),
 )

@@ -16,6 +16,7 @@ from sere.demo.data import heldout_texts
 from sere.demo.tasks import Example
 from sere.engines.transformers import describe, find_layers
 from sere.errors import DataError, EngineError, PolicyError
+from sere.evaluation.company import company, sequences_for_company
 from sere.evaluation.config import CompareConfig
 from sere.evaluation.exact_match import bundled_examples, load_examples, prepare, solve
 from sere.evaluation.fidelity import Fidelity, fidelity
@@ -93,7 +94,12 @@ def compare(
     provenance = Provenance.now(model)
     results: list[PolicyResult] = []
     for size, ids in heldout.items():
-        results += _at_batch(model, tokenizer, variants, ids.to(model.device), examples, size, config, say)
+        at_size = _at_batch(model, tokenizer, variants, ids.to(model.device), examples, size, config, say)
+        if config.company and size > 1:
+            pool = sequences_for_company(tokenizer, texts, size, length, seed)
+            if pool is not None:
+                _add_company(model, variants, pool.to(model.device), at_size, config, say)
+        results += at_size
     return ComparisonRecord(
         provenance=provenance,
         model=record,
@@ -192,6 +198,20 @@ def _at_batch(
         )
         results.append(result)
     return results
+
+
+def _add_company(
+    model: Any,
+    variants: dict[str, Rerouting],
+    ids: Tensor,
+    results: list[PolicyResult],
+    config: CompareConfig,
+    say: Progress,
+) -> None:
+    for result in results:
+        size, rerouting = result.batch_size, variants[result.policy]
+        say(f"batch {size}: other company under {result.policy}")
+        result.company = company(model, ids, size, config.prompt_tokens, rerouting, config.seed)
 
 
 def _fidelity(

@@ -30,6 +30,8 @@ class CompareConfig:
         examples_per_task: Bundled examples of each task, at most 100.
         speed_rounds: Rounds of the speed measurement, each over one batch of held-out text; 0 leaves
             it out.
+        company: Measure what other neighbours in a batch change, by the proxy, where the texts give two
+            batches.
         seed: Seed of the choice of texts and of the intervals.
 
     Raises:
@@ -45,6 +47,7 @@ class CompareConfig:
     tasks: str | None = None
     examples_per_task: int = 20
     speed_rounds: int = 5
+    company: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -25,12 +25,14 @@ class Solved:
         tasks: Task of every prompt.
         right: Whether every prompt was answered rightly.
         mean_live: Mean live sequences of a decoding step.
+        answers: What was written to every prompt.
 
     """
 
     tasks: tuple[str, ...]
     right: tuple[bool, ...]
     mean_live: float
+    answers: tuple[str, ...] = ()
 
     def share(self, task: str | None = None) -> float:
         """Share of right answers in [0, 1], of one task or of all."""
@@ -120,10 +122,9 @@ def solve(model: Any, tokenizer: Any, examples: Sequence[Example], batch_size: i
     prompts, budgets = prepare(tokenizer, examples)
     done = decode_greedily(model, tokenizer, prompts, budgets, batch_size)
     texts = tokenizer.batch_decode(done.tokens, skip_special_tokens=True)
-    right = [
-        _first_line(text) == example.answer.strip() for text, example in zip(texts, examples, strict=True)
-    ]
-    return Solved(tuple(example.task for example in examples), tuple(right), done.mean_live)
+    answers = tuple(_first_line(text) for text in texts)
+    right = [answer == example.answer.strip() for answer, example in zip(answers, examples, strict=True)]
+    return Solved(tuple(example.task for example in examples), tuple(right), done.mean_live, answers)
 
 
 def _first_line(text: str) -> str:

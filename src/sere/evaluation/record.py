@@ -102,6 +102,25 @@ class SpeedRecord(Part):
     rounds: int
 
 
+class CompanyRecord(Part):
+    """How much a sequence's predictions change when its neighbours in the batch are others.
+
+    Attributes:
+        sequences: Sequences seen in two companies.
+        tokens: Tokens compared.
+        kl: Mean of the KL in both directions between the two predictions, nats per token.
+        kl_interval: Bootstrap over sequences.
+        top1: Share of tokens with the same first choice in both companies.
+
+    """
+
+    sequences: int
+    tokens: int
+    kl: float
+    kl_interval: Interval
+    top1: float
+
+
 class PolicyResult(Part):
     """One policy at one batch size.
 
@@ -112,6 +131,7 @@ class PolicyResult(Part):
         fidelity: Nearness to the unmodified model.
         tasks: Exact match, None if there were no tasks.
         speed: Decode speed, None if it was not asked for.
+        company: Effect of the neighbours; None at batch 1, and where the texts do not give two batches.
 
     """
 
@@ -121,6 +141,7 @@ class PolicyResult(Part):
     fidelity: FidelityRecord
     tasks: TasksRecord | None = None
     speed: SpeedRecord | None = None
+    company: CompanyRecord | None = None
 
 
 class ComparisonRecord(Part):
@@ -185,11 +206,11 @@ class ComparisonRecord(Part):
             return cls.model_validate_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValidationError, UnicodeDecodeError) as error:
             raise DataError(
-                f"{path} is no comparison record: {_reason(error)}. Make one with sere compare."
+                f"{path} is no comparison record: {reason(error)}. Make one with sere compare."
             ) from error
 
 
-def _reason(error: OSError | ValidationError | UnicodeDecodeError) -> str:
+def reason(error: OSError | ValidationError | UnicodeDecodeError) -> str:
     """Say in one line what is wrong with a file."""
     if isinstance(error, OSError):
         return error.strerror or "it cannot be read"

@@ -1,9 +1,11 @@
-"""Measured points on disk: what is there is not measured again."""
+"""Measured results on disk: what is there is not measured again."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -12,29 +14,27 @@ from sere.evaluation.files import check_writable
 from sere.evaluation.record import Part
 from sere.evaluation.sweep.point import Point
 
-
-class _Line(Part):
-    key: str
-    point: Point
+R = TypeVar("R", bound=Part)
 
 
-class PointCache:
-    """Points by key, in memory and in a file of one JSON object a line that only grows.
+class Cache(Generic[R]):
+    """Results by key, in memory and in a file of one JSON object a line that only grows.
 
     A line is written whole in one call, so several processes may share the file. A last line that was cut
-    off by a crash is not believed, and neither is one that no longer reads as a point.
+    off by a crash is not believed, and neither is one that no longer reads as a result.
 
     Args:
-        path: The file, made if missing; None keeps points in memory only.
+        kind: Class of the results.
+        path: The file, made if missing; None keeps results in memory only.
 
     Raises:
         DataError: If the file cannot be read or its folder not be written to.
 
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, kind: type[R], path: str | Path | None = None) -> None:
         self._path = None if path is None else Path(path)
-        self._points: dict[str, Point] = {}
+        self._results: dict[str, R] = {}
         if self._path is None:
             return
         check_writable(self._path.parent)
@@ -42,39 +42,39 @@ class PointCache:
             lines = self._path.read_bytes().split(b"\n") if self._path.exists() else []
         except OSError as error:
             raise DataError(
-                f"cannot read {self._path}: {error.strerror}. Choose another place for measured points."
+                f"cannot read {self._path}: {error.strerror}. Choose another place for measured results."
             ) from error
         for line in filter(None, lines):
             try:
-                read = _Line.model_validate_json(line)
-            except ValidationError:
+                read = json.loads(line)
+                self._results[str(read["key"])] = kind.model_validate(read["result"])
+            except (ValueError, KeyError, TypeError, ValidationError):
                 continue
-            self._points[read.key] = read.point
 
     def __len__(self) -> int:
-        return len(self._points)
+        return len(self._results)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._points
+        return key in self._results
 
-    def get(self, key: str) -> Point | None:
-        """Return the point of ``key``, or None."""
-        return self._points.get(key)
+    def get(self, key: str) -> R | None:
+        """Return the result of ``key``, or None."""
+        return self._results.get(key)
 
-    def put(self, key: str, point: Point) -> None:
-        """Keep ``point``; a key that is there already is left as it is.
+    def put(self, key: str, result: R) -> None:
+        """Keep ``result``; a key that is there already is left as it is.
 
         Raises:
             DataError: If it cannot be written.
 
         """
-        if key in self._points:
+        if key in self._results:
             return
-        self._points[key] = point
+        self._results[key] = result
         if self._path is None:
             return
         # The leading line break closes a line that a crash may have left open.
-        line = f"\n{_Line(key=key, point=point).model_dump_json()}\n".encode()
+        line = f'\n{{"key":{json.dumps(key)},"result":{result.model_dump_json()}}}\n'.encode()
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:
@@ -85,3 +85,10 @@ class PointCache:
             raise DataError(
                 f"cannot write {self._path}: {error.strerror}. Free the space or choose another place."
             ) from error
+
+
+class PointCache(Cache[Point]):
+    """Measured points."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        super().__init__(Point, path)

@@ -29,8 +29,8 @@ class SweepConfig:
 
     """
 
-    seeds: int = 3
-    sequences: int = 64
+    seeds: int = 5
+    sequences: int = 32
     sequence_length: int = 96
     prompt_tokens: int = 16
     forward_tokens: int = 8192

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -74,13 +75,14 @@ class Evaluator:
                 f"sequences of {self.config.sequence_length} tokens are longer than the model's context of "
                 f"{limit}. Ask for shorter ones."
             )
-        self.artifact, self.metric = artifact, metric
+        self.tokenizer, self.artifact, self.metric = tokenizer, artifact, metric
         self.texts = heldout_texts() if texts is None else list(texts)
         self.shares = deal(
             tokenizer, self.texts, self.config.seeds, self.config.sequence_length, self.config.shuffle
         )
         check_vocabulary(model, (share.flatten().tolist() for share in self.shares))
         self.cache = cache if isinstance(cache, PointCache) else PointCache(cache)
+        self._hashes: dict[tuple[int, int], str] = {}
         self._kept: tuple[tuple[int, int], list[tuple[Tensor, Tensor]]] | None = None
 
     @cached_property
@@ -128,22 +130,52 @@ class Evaluator:
 
     def key(self, policy: Policy, batch_size: int, seed: int) -> str:
         """Hash of everything that the point depends on, the code included."""
-        ids = take(self.shares, seed, self.config.sequences_for(batch_size))
-        return key_of(
-            policy=repr(policy),
-            batch_size=batch_size,
-            seed=seed,
-            tokens=tokens_hash(ids),
-            prompt=self.config.prompt_tokens,
-            model=self.model_hash,
-            artifact=self.artifact.hash if self.artifact is not None and policy.requires else None,
-            metric=self.metric if policy.requires else None,
-            code=code_hash(),
-        )
+        return key_of(seed=seed, **self.depends(policy, batch_size, self._tokens(batch_size, seed)))
+
+    def depends(self, policy: Policy | None, batch_size: int, work: str) -> dict[str, object]:
+        """Everything that a measurement depends on; ``work`` is the hash of what it is made on."""
+        calibrated = policy is not None and bool(policy.requires) and self.artifact is not None
+        return {
+            "policy": repr(policy),
+            "batch_size": batch_size,
+            "work": work,
+            "prompt": self.config.prompt_tokens,
+            "model": self.model_hash,
+            "artifact": self.artifact.hash if calibrated and self.artifact is not None else None,
+            "metric": self.metric if calibrated else None,
+            "code": code_hash(),
+        }
+
+    def rerouting(self, policy: Policy | None) -> Rerouting:
+        """Return what re-routes with ``policy``; None is the unmodified model."""
+        calibrated = policy is not None and policy.requires
+        return Rerouting(self.artifact if calibrated else None, policy, self.metric)
+
+    def sequences(self, batch_size: int, seed: int) -> Tensor:
+        """Return what is measured at a batch size on a seed's share, shape [N, L], int64.
+
+        Raises:
+            DataError: If there is no such seed, or its share gives too few.
+
+        """
+        return take(self.shares, seed, self.config.sequences_for(batch_size))
+
+    def seconds(self, batch_size: int, policy: str = "none") -> float:
+        """Time one point, which is not kept; the unmodified model's part is not in it."""
+        self._reference(batch_size, 0)
+        started = time.monotonic()
+        self._point(policy, parse_policy(policy), batch_size, 0)
+        return time.monotonic() - started
+
+    def _tokens(self, batch_size: int, seed: int) -> str:
+        """Hash of the sequences, looked up rather than computed for every policy."""
+        if (batch_size, seed) not in self._hashes:
+            self._hashes[batch_size, seed] = tokens_hash(self.sequences(batch_size, seed))
+        return self._hashes[batch_size, seed]
 
     def _point(self, label: str, policy: Policy, batch_size: int, seed: int) -> Point:
         count, parts = ExpertCount(), []
-        rerouting = Rerouting(self.artifact if policy.requires else None, policy, self.metric)
+        rerouting = self.rerouting(policy)
         for ids, reference in self._reference(batch_size, seed):
             logits = self._logits(ids, rerouting, batch_size, count)
             parts.append(fidelity(reference, logits, ids[:, self.config.prompt_tokens + 1 :]))
@@ -169,7 +201,7 @@ class Evaluator:
         """Sequences of each forward and the unmodified model's logits of them."""
         if self._kept is None or self._kept[0] != (batch_size, seed):
             self._kept = None
-            ids = take(self.shares, seed, self.config.sequences_for(batch_size)).to(self.model.device)
+            ids = self.sequences(batch_size, seed).to(self.model.device)
             rows = batch_size * self.config.batches_a_forward(batch_size)
             plain = Rerouting(None, None)
             pairs = [

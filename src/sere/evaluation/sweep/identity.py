@@ -16,10 +16,23 @@ import sere
 
 SAMPLES = 256
 """Values looked at in each weight."""
+_MEASURING = "company decoding exact_match fidelity greedy grouped proxy stepwise"
 _CODE = (
     "routing/**/*.py",
     "engines/transformers/*.py",
-    *(f"evaluation/{name}.py" for name in ("fidelity", "grouped", "proxy", "stepwise")),
+    *(
+        f"evaluation/{name}.py"
+        for name in (
+            "company",
+            "decoding",
+            "exact_match",
+            "fidelity",
+            "greedy",
+            "grouped",
+            "proxy",
+            "stepwise",
+        )
+    ),
 )
 
 
