@@ -34,6 +34,10 @@ class EngineError(SereError):
     """An engine or a model in it cannot be re-routed."""
 
 
+class RecordError(SereError):
+    """A record is missing, damaged, of an unknown kind, or of another model than those beside it."""
+
+
 class MissingError(SereError):
     """An optional package that is asked for is not installed."""
 

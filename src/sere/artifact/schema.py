@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sere.provenance import Provenance
+
 FORMAT = "sere"
 FORMAT_VERSION: Literal[1] = 1
 """Version that this library writes; it reads no other."""
@@ -105,6 +107,7 @@ class CalibrationRecord(Record):
         seed: Seed of the order of the sequences.
         dtype: Floating type in which the model ran.
         sere_version: Version of this library.
+        provenance: The run; None for an import, and in artifacts of versions that kept none.
 
     """
 
@@ -119,6 +122,7 @@ class CalibrationRecord(Record):
     seed: int | None = None
     dtype: str | None = None
     sere_version: str
+    provenance: Provenance | None = None
 
 
 class OperatingPoint(BaseModel):

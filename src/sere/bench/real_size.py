@@ -103,7 +103,9 @@ def run_real_size(
     artifact = artifact_for(model, config.seed)
     variants |= {text: Rerouting(artifact, policy) for text, policy in policies.items()}
     ids = random_text(config.batch_size, config.prompt_tokens + config.warmup + config.steps, config.seed)
-    provenance = Provenance.now(model)
+    provenance = Provenance.now(
+        model, artifact=artifact.hash, seeds={"weights, similarities and text": config.seed}
+    )
     speeds = measure(
         model,
         ids,

@@ -19,6 +19,7 @@ from sere.calibration.refusals import refuse_quantised, refuse_rerouted
 from sere.calibration.texts import load_texts
 from sere.calibration.walk import Walk
 from sere.errors import DataError
+from sere.provenance import Provenance
 from sere.version import __version__
 
 
@@ -97,6 +98,9 @@ def calibrate(
             seed=config.seed,
             dtype=str(next(found[0].module.parameters()).dtype).removeprefix("torch."),
             sere_version=__version__,
+            provenance=Provenance.now(
+                root, fingerprint=record.fingerprint, seeds={"order of the sequences": config.seed}
+            ),
         ),
     )
 

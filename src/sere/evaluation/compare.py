@@ -91,7 +91,12 @@ def compare(
     prompts, budgets = prepare(tokenizer, examples)
     check_lengths(model, prompts, budgets)
     check_vocabulary(model, [*prompts, *(ids.flatten().tolist() for ids in heldout.values())])
-    provenance = Provenance.now(model)
+    provenance = Provenance.now(
+        model,
+        fingerprint=record.fingerprint,
+        artifact=None if artifact is None else artifact.hash,
+        seeds={"texts and intervals": config.seed},
+    )
     results: list[PolicyResult] = []
     for size, ids in heldout.items():
         at_size = _at_batch(model, tokenizer, variants, ids.to(model.device), examples, size, config, say)

@@ -22,6 +22,21 @@ class Part(BaseModel):
     model_config = ConfigDict(ser_json_inf_nan="strings")
 
 
+class LayerExperts(Part):
+    """Distinct experts of one layer, means per decoding step.
+
+    Attributes:
+        name: Module path of the experts module.
+        before: As the router chose.
+        after: As read.
+
+    """
+
+    name: str
+    before: float
+    after: float
+
+
 class ExpertsRecord(Part):
     """Distinct experts, means per layer and decoding step.
 
@@ -30,6 +45,7 @@ class ExpertsRecord(Part):
         after: As read.
         of: E, experts of a layer; the largest where layers differ.
         rerouted: Share of slots that the policy changed, in [0, 1].
+        layers: The same of each layer, in model order; empty in records of versions that kept none.
 
     """
 
@@ -37,6 +53,7 @@ class ExpertsRecord(Part):
     after: float
     of: int
     rerouted: float
+    layers: list[LayerExperts] = []
 
 
 class FidelityRecord(Part):

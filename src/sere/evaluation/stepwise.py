@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -29,6 +29,7 @@ class ExpertCount:
         after: Experts that were read.
         slots: Row and slot pairs seen.
         rerouted: Those of them that the policy changed.
+        layers: The same of each layer by itself, by name.
 
     """
 
@@ -37,6 +38,7 @@ class ExpertCount:
     after: int = 0
     slots: int = 0
     rerouted: int = 0
+    layers: dict[str, ExpertCount] = field(default_factory=dict)
 
     def add(self, fields: Mapping[str, int]) -> None:
         """Add one layer's counters, keyed by :data:`sere.routing.FIELDS`."""
@@ -48,8 +50,9 @@ class ExpertCount:
 
     def add_all(self, layers: Mapping[str, Mapping[str, int]]) -> None:
         """Add the counters of all layers, by layer name."""
-        for fields in layers.values():
+        for name, fields in layers.items():
             self.add(fields)
+            self.layers.setdefault(name, ExpertCount()).add(fields)
 
     @property
     def mean_before(self) -> float:
@@ -136,6 +139,7 @@ def _parallel(
         model, artifact, policy, sequences=ids.shape[0], prompt=prompt, batch=batch, metric=metric
     ) as steps:
         logits: Tensor = model(input_ids=inputs, use_cache=False).logits[:, prompt:]
-    for total in steps.totals.values():
-        experts.add(dict(zip(FIELDS, total.tolist(), strict=True)))
+    experts.add_all(
+        {name: dict(zip(FIELDS, total.tolist(), strict=True)) for name, total in steps.totals.items()}
+    )
     return logits

@@ -6,7 +6,7 @@ from sere.evaluation.config import CompareConfig
 from sere.evaluation.exact_match import Solved
 from sere.evaluation.fidelity import Fidelity
 from sere.evaluation.intervals import bootstrap, wilson
-from sere.evaluation.record import ExpertsRecord, FidelityRecord, SpeedRecord, TasksRecord
+from sere.evaluation.record import ExpertsRecord, FidelityRecord, LayerExperts, SpeedRecord, TasksRecord
 from sere.evaluation.speed import Speed
 from sere.evaluation.stepwise import ExpertCount
 
@@ -14,7 +14,13 @@ from sere.evaluation.stepwise import ExpertCount
 def experts_record(count: ExpertCount, width: int) -> ExpertsRecord:
     """Summarise counters; ``width`` is E."""
     share = count.rerouted / count.slots if count.slots else 0.0
-    return ExpertsRecord(before=count.mean_before, after=count.mean_after, of=width, rerouted=share)
+    layers = [
+        LayerExperts(name=name, before=layer.mean_before, after=layer.mean_after)
+        for name, layer in count.layers.items()
+    ]
+    return ExpertsRecord(
+        before=count.mean_before, after=count.mean_after, of=width, rerouted=share, layers=layers
+    )
 
 
 def fidelity_record(near: Fidelity, config: CompareConfig) -> FidelityRecord:

@@ -38,7 +38,12 @@ def sweep(
 
     """
     started = time.monotonic()
-    provenance = Provenance.now(evaluator.model)
+    provenance = Provenance.now(
+        evaluator.model,
+        fingerprint=evaluator.record.fingerprint,
+        artifact=None if evaluator.artifact is None else evaluator.artifact.hash,
+        seeds={"order of the texts": evaluator.config.shuffle},
+    )
     check_sizes(evaluator, batch_sizes)
     lines = [Series(CONTROL, (CONTROL,)), *series]
     policies = {form: parse_policy(form) for line in lines for form in line.policies}

@@ -1,0 +1,1 @@
+"""Pictures as SVG elements whose colours are the page's."""

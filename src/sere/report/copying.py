@@ -1,0 +1,60 @@
+"""Settings to copy into an engine."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from sere.report.blocks import Block, Code, Section, Text
+
+ARTIFACT = "DIR"
+MODEL = "MODEL"
+
+
+def snippets(
+    policy: str, *, model: str = MODEL, artifact: str = ARTIFACT, metric: str | None = None
+) -> list[Code]:
+    """Show how to use a policy in vLLM and in Transformers.
+
+    Args:
+        policy: Short form.
+        model: Name or folder of the model.
+        artifact: Name or folder of the artifact.
+        metric: Similarity to serve; None for the artifact's default.
+
+    """
+    settings = {"artifact": artifact, "policy": policy} | ({} if metric is None else {"metric": metric})
+    option = shlex.quote(json.dumps({"sere": settings}))
+    named = "" if metric is None else f", metric={metric!r}"
+    return [
+        Code("vLLM", f"vllm serve {shlex.quote(model)} --additional-config {option}"),
+        Code("the proof that a running server re-routes", "sere doctor --url http://localhost:8000"),
+        Code(
+            "Transformers",
+            f'import sere\n\nwith sere.rerouted(model, "{artifact}", "{policy}"{named}) as handle:\n'
+            "    model.generate(**batch, max_new_tokens=64)\n    print(handle.banner())",
+        ),
+    ]
+
+
+def section(policy: str | None, points: dict[str, str]) -> Section:
+    """Put the page's policy and the artifact's operating points together.
+
+    Args:
+        policy: Policy of the opening sentence; None if there is none.
+        points: Operating points of an artifact, name to short form.
+
+    """
+    blocks: list[Block] = [
+        Text(f"Put the model in place of {MODEL} and the artifact's folder in place of {ARTIFACT}.")
+    ]
+    chosen = {"the setting of the opening sentence": policy} if policy else {}
+    for name, form in {**chosen, **points}.items():
+        if form:
+            blocks.append(Text(f"{name[0].upper()}{name[1:]}: {form}"))
+            blocks += snippets(form)
+    if len(blocks) == 1:
+        blocks = [
+            Text("No policy was measured. Start with sere:top_s=2 and compare: sere compare MODEL DIR.")
+        ]
+    return Section("settings", "Settings to copy", blocks)

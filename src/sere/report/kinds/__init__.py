@@ -1,0 +1,9 @@
+"""Kinds of record that a report can show: one module each, and one line here."""
+
+from __future__ import annotations
+
+from sere.report.kinds import comparison, demo, sweep, vllm_decode
+from sere.report.source import FileKind
+
+KINDS: tuple[FileKind, ...] = (demo, comparison, sweep, vllm_decode)
+"""Kinds told by their JSON; an artifact is a folder, see :mod:`sere.report.kinds.calibration`."""

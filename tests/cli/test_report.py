@@ -1,0 +1,24 @@
+"""``sere report`` as a user calls it."""
+
+import json
+from pathlib import Path
+
+DEMO = Path(__file__).parents[2] / "docs" / "results" / "demo.json"
+
+
+def test_it_writes_the_page_and_says_where(sere, tmp_path):
+    out = tmp_path / "page.html"
+    done = sere("report", DEMO, "--out", out, "--json", "--title", "Tuesday's run")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said == {"report": str(out), "bytes": out.stat().st_size, "records": [str(DEMO)]}
+    assert "<h1>Tuesday&#39;s run</h1>" in out.read_text()
+
+
+def test_a_record_that_is_none_is_refused_with_what_to_do(sere, tmp_path):
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    done = sere("report", bad, "--out", tmp_path / "page.html")
+    assert done.returncode == 1
+    assert "no record that a report can show" in done.stderr
+    assert not (tmp_path / "page.html").exists()
