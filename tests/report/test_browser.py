@@ -40,8 +40,8 @@ addEventListener("load", () => {
     inner: innerWidth, scroll: document.documentElement.scrollWidth, worst,
     fetched: performance.getEntriesByType("resource").filter(e => !e.name.startsWith("data:")).length,
     ground: getComputedStyle(document.body).backgroundColor,
-    smallest: Math.min(...[...document.querySelectorAll("svg text")].filter(t => t.getBoundingClientRect().height)
-      .map(t => t.getBoundingClientRect().height)),
+    smallest: Math.min(...[...document.querySelectorAll("svg text")]
+      .map(t => t.getBoundingClientRect().height).filter(height => height)),
     focusable: document.querySelectorAll("a[href], summary, [tabindex='0']").length,
   });
   document.body.append(out);

@@ -46,7 +46,7 @@ def test_every_picture_has_words_and_every_table_has_headers(tree):
         assert len(picture.get("aria-label")) > 20
     for table in tree.iter(f"{NAMESPACE}table"):
         assert words(table.find(f"{NAMESPACE}caption"))
-        heads = [cell for cell in table.iter(f"{NAMESPACE}th")]
+        heads = list(table.iter(f"{NAMESPACE}th"))
         assert {cell.get("scope") for cell in heads} == {"col", "row"}
         wide = len(table.find(f"{NAMESPACE}thead/{NAMESPACE}tr"))
         assert all(len(row) == wide for row in table.find(f"{NAMESPACE}tbody"))
@@ -88,7 +88,7 @@ def test_the_opening_names_the_cheapest_policy_that_keeps_enough():
 
 def test_where_it_does_not_pay_comes_from_the_figures(page):
     assert "top_k:k=2 at batch 16 (demo.json) is beaten: sere:top_s=2 reads no more" in page
-    assert "oea:top_s=2 at batch 1 (compare_demo.json) still reads 8.0 of 8.0 experts" in page
+    assert "sere:top_s=2 at batch 1 (compare_demo.json) still reads 8.0 of 8.0 experts" in page
     assert "the control none, which changes nothing, ran at" in page
 
 

@@ -83,7 +83,8 @@ def svg(drawn: Any, name: str, alt: str) -> str:
         drawn.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
     text = text[text.index("<svg") :].strip()
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # Its style would hold for the whole page; the page's own style says the same of pictures.
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r'( id="|url\(#|href="#)', rf"\1{name}-", text)
     return _labelled(_themed(text), alt)
