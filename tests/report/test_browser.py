@@ -34,20 +34,22 @@ addEventListener("load", () => {
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (ratio < worst.ratio) Object.assign(worst, { ratio, where: element.outerHTML.slice(0, 200) });
   }
-  const out = document.createElement("pre");
-  out.id = "probe";
-  out.textContent = JSON.stringify({
+  parent.postMessage(JSON.stringify({
     inner: innerWidth, scroll: document.documentElement.scrollWidth, worst,
     fetched: performance.getEntriesByType("resource").filter(e => !e.name.startsWith("data:")).length,
     ground: getComputedStyle(document.body).backgroundColor,
     smallest: Math.min(...[...document.querySelectorAll("svg text")]
       .map(t => t.getBoundingClientRect().height).filter(height => height)),
     focusable: document.querySelectorAll("a[href], summary, [tabindex='0']").length,
-  });
-  document.body.append(out);
+  }), "*");
 });
 </script>
 """
+FRAME = """<!DOCTYPE html><meta name="color-scheme" content="light dark"><body><pre id="probe"></pre>
+<script>addEventListener("message", e => { document.getElementById("probe").textContent = e.data; });</script>
+<iframe width="WIDTH" height="900" style="border: 0" src="report.html"></iframe>
+"""
+"""A window is never narrower than 500 pixels; a frame can be as narrow as a phone."""
 
 
 def browse(folder, *arguments):
@@ -77,7 +79,9 @@ def probe(page, tmp_path_factory):
 
     def look(width, dark):
         theme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-        dom = browse(folder, f"--window-size={width},900", theme, "--dump-dom", path.as_uri())
+        frame = folder / f"{width}.html"
+        frame.write_text(FRAME.replace("WIDTH", str(width)))
+        dom = browse(folder, "--window-size=1400,900", theme, "--dump-dom", frame.as_uri())
         found = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL)[1]
         for name, sign in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
             found = found.replace(name, sign)

@@ -25,7 +25,7 @@ def lettered(found: Sequence[Finding]) -> dict[str, str]:
 def overview(found: Sequence[Finding], letters: Mapping[str, str]) -> Section:
     """Draw quality against distinct experts by record and load, and against speed where both are known."""
     charts = []
-    recipes = list(dict.fromkeys(_recipe(policy) for policy in letters))
+    recipes = list(dict.fromkeys(_recipe(policy) for policy in letters if policy != "none"))
     for place, (title, group) in enumerate(_groups(found)):
         tasks = all(f.tasks is not None for f in group)
         spots = [
