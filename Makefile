@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 # Engines cannot share an environment: vLLM asks for its own versions of torch and Transformers.
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
+DOCS_VENV ?= .venv-docs
 # One thread a process keeps tests and timings steady on small machines; override on larger ones.
 TEST_THREADS ?= 1
 
-.PHONY: help demo test test-core test-vllm lint format clean
+.PHONY: help demo test test-core test-vllm lint format docs clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -50,5 +51,13 @@ format: $(VENV)/.ready ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+$(DOCS_VENV)/.ready: constraints-docs.txt
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --constraint constraints-docs.txt mkdocs-material
+	@touch $@
+
+docs: $(DOCS_VENV)/.ready ## Build the documentation as a site in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs build --strict --quiet
+
 clean: ## Remove environments and caches
-	rm -rf $(VENV) $(VLLM_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
+	rm -rf $(VENV) $(VLLM_VENV) $(DOCS_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis runs

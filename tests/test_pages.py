@@ -36,3 +36,20 @@ def test_links_lead_somewhere(page):
         if not target.startswith(("http://", "https://")) and not (page.parent / target).exists()
     ]
     assert not missing
+
+
+def test_the_pictures_are_what_the_code_gives():
+    done = subprocess.run(
+        [sys.executable, "tools/concept_pictures.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"run python tools/concept_pictures.py\n{done.stdout}{done.stderr}"
+
+
+def test_every_page_is_in_the_sites_contents():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    missing = [page.name for page in PAGES[1:] if f"- {page.name}" not in site]
+    assert not missing
