@@ -99,6 +99,13 @@ def test_an_own_card_is_renewed(hub):
     assert "some/model" in (hub.place("me/stats", None) / "README.md").read_text()
 
 
+def test_the_pushed_card_names_its_repository_and_licence(hub):
+    artifact().push_to_hub("me/stats", license="mit")
+    text = (hub.place("me/stats", None) / "README.md").read_text()
+    assert 'license: "mit"' in text
+    assert 'sere.rerouted(model, "me/stats"' in text
+
+
 def test_an_unknown_repository_is_an_error_in_one_line(hub):
     with pytest.raises(ArtifactError, match=r"me/nothing is neither.*no such repository. Check the name"):
         Artifact.from_pretrained("me/nothing")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sere.artifact import hub, reference, store
+from sere.artifact.card import CardFacts
 from sere.artifact.fields import check, similarity_from, source_field, tensor_name
 from sere.artifact.schema import CalibrationRecord, LayerRecord, Manifest, ModelRecord, OperatingPoint
 from sere.errors import ArtifactError, did_you_mean
@@ -151,14 +152,30 @@ class Artifact:
         private: bool = False,
         token: str | bool | None = None,
         revision: str | None = None,
+        license: str | None = None,  # noqa: A002 - the Hub's name
     ) -> str:
         """Upload to the Hub, into a new repository or beside a model's weights; return the commit's address.
+
+        The model card is filled in: use in vLLM and Transformers, operating points with what was measured
+        of them, calibration data, licence.
+
+        Args:
+            repo_id: ``owner/name``.
+            private: Whether a new repository is private.
+            token: Hub token; None takes the logged-in one.
+            revision: Branch, made if need be.
+            license: The artifact's licence as the Hub writes it, ``apache-2.0``; None leaves it out.
 
         Raises:
             ArtifactError: If the Hub refuses.
 
         """
-        return hub.push(self.save_pretrained, repo_id, private=private, token=token, revision=revision)
+        facts = CardFacts(repo_id, license)
+
+        def save(folder: Path) -> None:
+            store.save(self.manifest, self.tensors, folder, facts)
+
+        return hub.push(save, repo_id, private=private, token=token, revision=revision)
 
     @property
     def model(self) -> ModelRecord:

@@ -24,8 +24,16 @@ TENSORS = "sere.safetensors"
 CARD = "README.md"
 
 
-def save(manifest: Manifest, tensors: Mapping[str, Tensor], folder: Path) -> None:
+def save(
+    manifest: Manifest, tensors: Mapping[str, Tensor], folder: Path, facts: card.CardFacts | None = None
+) -> None:
     """Write an artifact's files into ``folder``, which is made if need be.
+
+    Args:
+        manifest: Everything but the numbers.
+        tensors: The numbers.
+        folder: Where to.
+        facts: What else the card says.
 
     Raises:
         ArtifactError: If the folder cannot be written, or holds files of these names of something else.
@@ -39,7 +47,7 @@ def save(manifest: Manifest, tensors: Mapping[str, Tensor], folder: Path) -> Non
         text = json.dumps(manifest.model_dump(mode="json"), indent=2) + "\n"
         files = {TENSORS: data, MANIFEST: text.encode()}
         if card.is_ours(folder / CARD):
-            files[CARD] = card.render(manifest).encode()
+            files[CARD] = card.render(manifest, facts).encode()
         _write_all(folder, files)
     except OSError as error:
         raise ArtifactError(

@@ -15,7 +15,7 @@ from rich.progress import Progress as Bar
 from sere.artifact import METRICS, Artifact
 from sere.calibration import CalibrationConfig, Progress, load_texts
 from sere.cli.inspect import as_dict, show
-from sere.cli.loading import load
+from sere.cli.loading import DEMO, load
 from sere.cli.options import (
     DeviceOption,
     DtypeOption,
@@ -92,7 +92,7 @@ def command(
             texts,
             config=config,
             progress=display.update,
-            model_id=model,
+            model_id=None if model == DEMO else model,
             data_name="sample" if data == "sample" else Path(data).name,
         )
     artifact.save_pretrained(out)
