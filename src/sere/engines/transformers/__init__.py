@@ -12,14 +12,19 @@ from sere.engines.transformers.counters import RunCounters
 from sere.engines.transformers.describe import describe
 from sere.engines.transformers.handle import Handle
 from sere.engines.transformers.layers import MoELayer, find_layers
+from sere.engines.transformers.replay import recording, replaying
+from sere.engines.transformers.routes import Routes
 
 __all__ = [
     "Handle",
     "MoELayer",
+    "Routes",
     "RunCounters",
     "apply",
     "describe",
     "find_layers",
+    "recording",
     "remove",
+    "replaying",
     "rerouted",
 ]
