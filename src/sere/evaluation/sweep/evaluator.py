@@ -143,7 +143,7 @@ class Evaluator:
             "model": self.model_hash,
             "artifact": self.artifact.hash if calibrated and self.artifact is not None else None,
             "metric": self.metric if calibrated else None,
-            "code": code_hash(),
+            "code": code_hash(policy),
         }
 
     def rerouting(self, policy: Policy | None) -> Rerouting:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
+import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,28 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import sere
+from sere.routing import Policy
 
 SAMPLES = 256
 """Values looked at in each weight."""
-_MEASURING = "company decoding exact_match fidelity greedy grouped proxy stepwise"
-_CODE = (
-    "routing/**/*.py",
-    "engines/transformers/*.py",
-    *(
-        f"evaluation/{name}.py"
-        for name in (
-            "company",
-            "decoding",
-            "exact_match",
-            "fidelity",
-            "greedy",
-            "grouped",
-            "proxy",
-            "stepwise",
-        )
-    ),
+_MEASURING = (
+    "sere.evaluation.company",
+    "sere.evaluation.exact_match",
+    "sere.evaluation.fidelity",
+    "sere.evaluation.stepwise",
 )
+"""Modules that measure; what they import of ours counts, too, as far as :data:`_COUNTED` goes."""
+_COUNTED = re.compile(
+    r"sere\.(routing(?!\.recipes)|engines\.transformers\.(layers|sources|fit|probe|scores)$"
+    r"|evaluation\.(company|decoding|exact_match|fidelity|greedy|grouped|proxy|stepwise|tokens)$)"
+)
+_IMPORT = re.compile(r"^from (sere[\w.]*) import", re.MULTILINE)
 
 
 def model_hash(model: Any) -> str:
@@ -59,17 +57,49 @@ def _settings(model: Any) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if not name.startswith("_")}
 
 
+def code_hash(policy: Policy | None) -> str:
+    """Hash of the code that measures, that is ``policy``, and of the libraries that compute.
+
+    Recipes are left out: what one builds is in the policy. So a new one leaves all others as they were.
+    """
+    parts = () if policy is None else tuple(sorted(_modules_of(policy)))
+    return _hash_of((*_MEASURING, *parts))
+
+
+def _modules_of(value: object) -> set[str]:
+    """Modules of a dataclass and of those in its fields."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return set()
+    inner = (getattr(value, each.name) for each in dataclasses.fields(value))
+    return {type(value).__module__}.union(*map(_modules_of, inner))
+
+
 @cache
-def code_hash() -> str:
-    """Hash of the code that routes and measures, and of the libraries that compute."""
-    folder = Path(sere.__file__).parent
+def _hash_of(names: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
-    for pattern in _CODE:
-        for path in sorted(folder.glob(pattern)):
-            digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
-    for package in ("torch", "transformers"):
-        digest.update(importlib.metadata.version(package).encode())
+    for name, code in sorted(sources(names).items()):
+        digest.update(f"{name}\0".encode() + code)
+    for library in ("torch", "transformers"):
+        digest.update(importlib.metadata.version(library).encode())
     return digest.hexdigest()
+
+
+def sources(names: Iterable[str]) -> dict[str, bytes]:
+    """Source of modules and of those of ours that they import, by name.
+
+    A package's own file counts as empty: it only passes on what its modules make.
+    """
+    seen: dict[str, bytes] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        spec = None if name in seen else importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        code = Path(spec.origin).read_bytes()
+        seen[name] = b"" if spec.submodule_search_locations is not None else code
+        waiting += [each for each in _IMPORT.findall(code.decode()) if _COUNTED.match(each)]
+    return seen
 
 
 def tokens_hash(ids: Tensor) -> str:
