@@ -69,7 +69,8 @@ It holds no weights and changes none.
 
 {_use(manifest, facts)}
 Re-routing trades nearness to the unmodified model for fewer reads. Answers depend on which sequences
-share a batch, and small batches lose more. Measure on your own traffic: `sere compare {_model(manifest)} {facts.name}`.
+share a batch, and small batches lose more.
+Measure on your own traffic: `sere compare {_model(manifest)} {facts.name}`.
 
 ## Operating points
 
