@@ -85,7 +85,18 @@ def save(options: argparse.Namespace, results: list[dict[str, Any]]) -> None:
     """Write the record, whole, under its name."""
     if options.json is None:
         return
-    record = {"benchmark": "vllm_decode", "options": vars(options), "machine": machine(), "results": results}
+    from sere.provenance import Provenance
+
+    run = Provenance.now(
+        device=options.device, dtype=options.dtype, seeds={"similarities": 0, "weights": 1, "first round": 1}
+    )
+    record = {
+        "benchmark": "vllm_decode",
+        "provenance": run.model_dump(),
+        "options": vars(options),
+        "machine": machine(),
+        "results": results,
+    }
     options.json.parent.mkdir(parents=True, exist_ok=True)
     temporary = options.json.with_suffix(".tmp")
     temporary.write_text(json.dumps(record, indent=2, default=str) + "\n")

@@ -1,0 +1,92 @@
+"""Kinds of record of which none is committed, made by hand in the form that their commands write."""
+
+import json
+
+from sere.artifact import ModelRecord
+from sere.evaluation.sweep.estimate import Estimate
+from sere.evaluation.sweep.record import Setting, Solution, SweepRecord
+from sere.provenance import Provenance
+from sere.report import render
+from tests.report.conftest import RESULTS
+
+RUN = Provenance.now(device="cpu", dtype="float32", seeds={"texts": 7})
+
+
+def a_model(demo):
+    return ModelRecord.model_validate(demo["comparison"]["model"])
+
+
+def setting(series, policy, experts, kl):
+    return Setting(
+        series=series,
+        policy=policy,
+        batch_size=16,
+        before=Estimate.of([41.0, 42.0]),
+        experts=Estimate.of([experts, experts + 0.5]),
+        kl=Estimate.of([kl, kl * 1.001]),
+        top1=Estimate.of([0.9, 0.91]),
+        perplexity_change=Estimate.of([kl / 2, kl / 2]),
+    )
+
+
+def test_a_sweep(tmp_path, demo):
+    record = SweepRecord(
+        provenance=RUN,
+        model=a_model(demo),
+        artifact=None,
+        metric=None,
+        texts_sha256="0" * 64,
+        config={"seeds": 2, "shuffle": 7},
+        settings=[
+            setting("none", "none", 41.0, 0.0),
+            setting("sere", "sere:top_s=2", 17.0, 0.1),
+            setting("sere", "sere:top_s=1", 11.0, 0.4),
+            setting("oea", "oea:top_s=2", 17.0, 0.05),
+        ],
+        solutions=[
+            Solution(
+                series="unmodified",
+                policy="unmodified",
+                batch_size=16,
+                examples=50,
+                exact_match=0.9,
+                interval=(0.8, 0.95),
+                same=1.0,
+            ),
+            Solution(
+                series="oea",
+                policy="oea:top_s=2",
+                batch_size=16,
+                examples=50,
+                exact_match=0.88,
+                interval=(0.77, 0.94),
+                same=0.9,
+            ),
+        ],
+        points=8,
+        measured=8,
+        seconds=60,
+    )
+    path = tmp_path / "sweep.json"
+    record.save(path)
+    page = render([path])
+    assert "Every recipe over its knob: sere-demo-moe" in page
+    assert "not beaten by another: sere:top_s=1, oea:top_s=2" in page
+    assert "sere:top_s=2 at batch 16 (sweep.json) is beaten: oea:top_s=2" in page
+    # 0.88 / 0.9 keeps 98% of the exact answers
+    assert "With oea:top_s=2, sere-demo-moe reads 17.2 distinct experts" in page
+
+
+def test_decoding_in_vllm_with_its_run(tmp_path):
+    record = json.loads((RESULTS / "vllm_float32.json").read_text())
+    record["provenance"] = RUN.model_copy(update={"git_revision": "abc123"}).model_dump()
+    path = tmp_path / "vllm.json"
+    path.write_text(json.dumps(record))
+    page = render([path])
+    assert "abc123" in page
+    assert "texts: 7" in page
+    # speed alone: the sentence says that quality is missing
+    assert (
+        "The fastest setting, sere:top_s=1,merge=true at batch 16, ran at 2.11\u00d7 (2.04 to 2.19)" in page
+    )
+    assert "hold no quality figures" in page
