@@ -64,6 +64,9 @@ def test_two_caches_may_share_a_file(tmp_path):
     two.put("b", point())
     one.put("c", point())
     assert len(PointCache(file)) == 3
+    assert two.get("c") == point()  # written by the other after this one was opened
+    two.put("a", point())
+    assert len([line for line in file.read_text().splitlines() if line]) == 3
 
 
 def test_a_file_that_is_none_is_refused(tmp_path):

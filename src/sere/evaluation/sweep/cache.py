@@ -33,32 +33,24 @@ class Cache(Generic[R]):
     """
 
     def __init__(self, kind: type[R], path: str | Path | None = None) -> None:
+        self._kind = kind
         self._path = None if path is None else Path(path)
         self._results: dict[str, R] = {}
-        if self._path is None:
-            return
-        check_writable(self._path.parent)
-        try:
-            lines = self._path.read_bytes().split(b"\n") if self._path.exists() else []
-        except OSError as error:
-            raise DataError(
-                f"cannot read {self._path}: {error.strerror}. Choose another place for measured results."
-            ) from error
-        for line in filter(None, lines):
-            try:
-                read = json.loads(line)
-                self._results[str(read["key"])] = kind.model_validate(read["result"])
-            except (ValueError, KeyError, TypeError, ValidationError):
-                continue
+        self._read = 0
+        if self._path is not None:
+            check_writable(self._path.parent)
+            self._catch_up()
 
     def __len__(self) -> int:
         return len(self._results)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._results
+        return self.get(key) is not None
 
     def get(self, key: str) -> R | None:
-        """Return the result of ``key``, or None."""
+        """Return the result of ``key``, or None; what other processes have written meanwhile counts."""
+        if key not in self._results:
+            self._catch_up()
         return self._results.get(key)
 
     def put(self, key: str, result: R) -> None:
@@ -68,7 +60,7 @@ class Cache(Generic[R]):
             DataError: If it cannot be written.
 
         """
-        if key in self._results:
+        if key in self:
             return
         self._results[key] = result
         if self._path is None:
@@ -85,6 +77,27 @@ class Cache(Generic[R]):
             raise DataError(
                 f"cannot write {self._path}: {error.strerror}. Free the space or choose another place."
             ) from error
+
+    def _catch_up(self) -> None:
+        """Read the whole lines that are new in the file."""
+        try:
+            if self._path is None or not self._path.exists() or self._path.stat().st_size <= self._read:
+                return
+            with self._path.open("rb") as stream:
+                stream.seek(self._read)
+                data = stream.read()
+        except OSError as error:
+            raise DataError(
+                f"cannot read {self._path}: {error.strerror}. Choose another place for measured results."
+            ) from error
+        end = data.rfind(b"\n") + 1
+        self._read += end
+        for line in filter(None, data[:end].split(b"\n")):
+            try:
+                read = json.loads(line)
+                self._results.setdefault(str(read["key"]), self._kind.model_validate(read["result"]))
+            except (ValueError, KeyError, TypeError, ValidationError):
+                continue
 
 
 class PointCache(Cache[Point]):
