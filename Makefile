@@ -9,7 +9,7 @@ DOCS_VENV ?= .venv-docs
 # One thread a process keeps tests and timings steady on small machines; override on larger ones.
 TEST_THREADS ?= 1
 
-.PHONY: help demo test test-core test-vllm lint format docs clean
+.PHONY: help demo comparison test test-core test-vllm lint format docs clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -24,6 +24,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 demo: $(VENV)/.ready ## Calibrate the bundled model, re-route it, compare side by side
 	$(BIN)/sere demo
+
+comparison: $(VENV)/.ready ## Compare all recipes on the bundled model at equal distinct experts; goes on after an interrupt
+	$(BIN)/sere sweep demo docs/results/demo-artifact --out runs/comparison --tasks bundled
 
 # vLLM for the CPU; beside this torch, the three packages that it would bring along break its imports.
 $(VLLM_VENV)/.ready: pyproject.toml constraints-vllm.txt

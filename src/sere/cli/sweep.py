@@ -67,7 +67,7 @@ def command(
     seeds: Annotated[int, typer.Option(help="Disjoint shares of the texts; intervals are over them.")] = 5,
     sequences: Annotated[
         int, typer.Option(help="Sequences of a share, at each batch size: whole batches, at least one.")
-    ] = 32,
+    ] = 16,
     length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 96,
     prompt: Annotated[
         int, typer.Option(help="Leading tokens that are prompt: neither re-routed nor scored.")

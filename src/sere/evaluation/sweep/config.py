@@ -30,7 +30,7 @@ class SweepConfig:
     """
 
     seeds: int = 5
-    sequences: int = 32
+    sequences: int = 16
     sequence_length: int = 96
     prompt_tokens: int = 16
     forward_tokens: int = 8192
