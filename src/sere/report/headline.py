@@ -42,8 +42,14 @@ def headline(sources: Sequence[Source], keep: float) -> Headline:
         return _without_quality(sources, found)
     size = max(f.batch or 0 for f in known)
     there = [f for f in known if f.batch == size]
+    # Two measures are not compared: where some settings solved tasks, the others stand back.
+    there = [f for f in there if f.tasks is not None] or there
     good = [f for f in there if f.kept is not None and f.kept >= keep]
-    best = min(good, key=lambda f: f.experts or 0) if good else max(there, key=lambda f: f.kept or 0)
+    best = (
+        min(good, key=lambda f: (f.experts or 0, -(f.kept or 0)))
+        if good
+        else max(there, key=lambda f: f.kept or 0)
+    )
     measure = "exact answers" if best.tasks is not None else "likelihood per token"
     rule = (
         f"It is the setting with the fewest distinct experts among the {len(good)} of {len(there)} "
