@@ -1,10 +1,12 @@
 """Put the tables of measured records into the pages that show them.
 
-    python tools/result_tables.py            # rewrite README.md and docs/results.md
+    python tools/result_tables.py            # rewrite the pages
     python tools/result_tables.py --check    # exit code 1 if a page is not what the records say
 
 A page marks the place of a table with ``<!-- NAME -->`` and ``<!-- /NAME -->``; the text in between is
-made here from ``docs/results/demo.json``, which is the record of ``make demo``.
+made here: ``demo-*`` from ``docs/results/demo.json``, the record of ``make demo``, ``sweep-*`` from
+``docs/results/sweep.json``, that of ``make comparison``, and ``pairings`` from that of
+``benchmarks/fill_and_weigh.py``.
 """
 
 from __future__ import annotations
@@ -13,14 +15,20 @@ import argparse
 import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from sere.demo.run import DemoRecord
 from sere.demo.tables import in_words
+from sere.evaluation.sweep import SweepRecord
+from sere.evaluation.sweep import tables as sweep_tables
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/results.md")
+PAGES = ("README.md", "docs/results.md", "docs/comparison.md")
 RECORD = "docs/results/demo.json"
+SWEEP = "docs/results/sweep.json"
+PAIRINGS = "docs/results/fill_and_weigh.json"
+LEVELS = (0.3, 0.4, 0.5, 0.6, 0.7)
 
 
 def loss_table(record: DemoRecord) -> str:
@@ -73,18 +81,63 @@ def setting(record: DemoRecord) -> str:
     )
 
 
-TABLES: dict[str, Callable[[DemoRecord], str]] = {
-    "demo-loss": loss_table,
-    "demo-speed": speed_table,
-    "demo-setting": setting,
+def sweep_setting(record: SweepRecord) -> str:
+    """One sentence about how the sweep was measured."""
+    config, first = record.config, record.solutions[0]
+    settings = len({each.policy for each in record.settings}) - 1
+    return (
+        f"{len(record.series)} series of {settings} settings, {len(record.batch_sizes)} batch sizes, "
+        f"{config['seeds']} seeds: {record.points:,} points, each of {config['sequences']} sequences "
+        f"(or one batch, if that is more) of {config['sequence_length']} tokens, of which "
+        f"{config['prompt_tokens']} are prompt. Exact match on {first.examples} prompts never trained on. "
+        "Record: [sweep.json](RESULTS/sweep.json)."
+    )
+
+
+def pairings(record: SweepRecord) -> str:
+    """KL of every pairing of fill and weights, level by level."""
+    columns = [{row[0]: row[1] for row in sweep_tables.equal_experts(record, level).rows} for level in LEVELS]
+    order = [row[0] for row in sweep_tables.equal_experts(record, 0.5).rows[1:]]
+    lines = [f"| fill, weights | {' | '.join(f'at {level:.0%}' for level in LEVELS)} |", "| --- " * 6 + "|"]
+    for name in order:
+        cells = (column.get(name, "-").replace("\n", " ") for column in columns)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "demo-loss": lambda: loss_table(demo_record()),
+    "demo-speed": lambda: speed_table(demo_record()),
+    "demo-setting": lambda: setting(demo_record()),
+    "sweep-setting": lambda: sweep_setting(sweep_record(SWEEP)),
+    "sweep-equal": lambda: sweep_tables.equal_experts(sweep_record(SWEEP)).markdown(),
+    "sweep-winners": lambda: sweep_tables.winners(sweep_record(SWEEP)).markdown(),
+    "sweep-front": lambda: sweep_tables.front(sweep_record(SWEEP), 16).markdown(),
+    "sweep-company": lambda: sweep_tables.companies(sweep_record(SWEEP)).markdown(),
+    "sweep-solutions": lambda: sweep_tables.solutions(sweep_record(SWEEP)).markdown(),
+    "pairings": lambda: pairings(sweep_record(PAIRINGS)),
 }
 
 
-def filled(page: str, text: str, record: DemoRecord) -> str:
+@cache
+def demo_record() -> DemoRecord:
+    """Load the record of ``make demo``."""
+    return DemoRecord.model_validate_json((ROOT / RECORD).read_text(encoding="utf-8"))
+
+
+@cache
+def sweep_record(path: str) -> SweepRecord:
+    """Load a record of ``sere sweep``."""
+    return SweepRecord.load(ROOT / path)
+
+
+def filled(page: str, text: str) -> str:
     """Return ``text`` with every marked place filled."""
     results = "docs/results" if page == "README.md" else "results"
     for name, make in TABLES.items():
-        made = make(record).replace("RESULTS", results)
+        if f"<!-- {name} -->" not in text:
+            continue
+        made = make().replace("RESULTS", results)
         text = re.sub(
             rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)",
             lambda found, made=made: f"{found[1]}{made}\n{found[2]}",
@@ -98,12 +151,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    record = DemoRecord.model_validate_json((ROOT / RECORD).read_text(encoding="utf-8"))
     stale = []
     for page in PAGES:
         path = ROOT / page
         text = path.read_text(encoding="utf-8")
-        new = filled(page, text, record)
+        new = filled(page, text)
         if new != text:
             stale.append(page)
             if not check:

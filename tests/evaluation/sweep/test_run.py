@@ -4,9 +4,13 @@ import pytest
 
 from sere.demo.tasks import Example
 from sere.errors import DataError, PolicyError
-from sere.evaluation.sweep import Evaluator, SweepConfig, SweepRecord, chosen, sweep
+from sere.evaluation.sweep import Evaluator, Series, SweepConfig, SweepRecord, chosen, sweep
 from sere.evaluation.sweep.beside import companies, near, solutions
 from sere.evaluation.sweep.run import expected_seconds
+from sere.routing import Policy
+from sere.routing.fill import MostSimilar
+from sere.routing.select import UnionTopS
+from sere.routing.weigh import Keep
 
 TEXTS = [f"{n} times {n} is {n * n}, and that is all there is to say." for n in range(60)]
 CONFIG = SweepConfig(seeds=2, sequences=8, sequence_length=24, prompt_tokens=4)
@@ -76,6 +80,14 @@ def test_another_recipe_later_measures_only_that(model, tokenizer, artifact, tmp
         evaluator(model, tokenizer, artifact, file), [*SERIES, *chosen(["naee:beta=0.2"], 16, 4)], [4]
     )
     assert (more.measured, more.points) == (2, 16)
+
+
+def test_policies_without_a_short_form_are_swept_by_name(model, tokenizer, artifact):
+    mine = Policy("mine, S=1", UnionTopS(1), MostSimilar(0.0), Keep())
+    ours = evaluator(model, tokenizer, artifact)
+    found = sweep(ours, [*SERIES, Series("mine", ("mine, S=1",))], [4], built={"mine, S=1": mine})
+    kl = {each.policy: each.kl for each in found.settings}
+    assert kl["mine, S=1"] == kl["sere:top_s=1"]
 
 
 def test_the_time_left_is_nothing_once_all_is_measured(model, tokenizer, artifact):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sere.errors import DataError
 from sere.evaluation.provenance import Provenance
@@ -14,7 +14,7 @@ from sere.evaluation.sweep.evaluator import Evaluator
 from sere.evaluation.sweep.point import Point
 from sere.evaluation.sweep.record import Setting, SweepRecord
 from sere.evaluation.sweep.series import CONTROL, Series
-from sere.routing import parse_policy
+from sere.routing import Policy, parse_policy
 
 Progress = Callable[[str, int, int], None]
 """Told in words what is about to run, how many tokens' worth of work are done, and how many there are."""
@@ -25,12 +25,21 @@ def sweep(
     series: Sequence[Series],
     batch_sizes: Sequence[int],
     *,
+    built: Mapping[str, Policy] | None = None,
     progress: Progress | None = None,
 ) -> SweepRecord:
     """Measure what is not measured yet, and put everything together.
 
     Each point is in the evaluator's cache as soon as it is measured, so an interrupted sweep goes on where
     it was when it is started again.
+
+    Args:
+        evaluator: Model, texts and cache.
+        series: What to sweep.
+        batch_sizes: B, one after the other.
+        built: Policies that have no short form, by the name under which a series lists them; it is their
+            own name, too.
+        progress: Told what is about to run.
 
     Raises:
         PolicyError, ArtifactError, DataError: As :meth:`Evaluator.measure`; whatever can be refused is
@@ -46,7 +55,9 @@ def sweep(
     )
     check_sizes(evaluator, batch_sizes)
     lines = [Series(CONTROL, (CONTROL,)), *series]
-    policies = {form: parse_policy(form) for line in lines for form in line.policies}
+    built = built or {}
+    forms = dict.fromkeys(form for line in lines for form in line.policies)
+    policies = {form: built[form] if form in built else parse_policy(form) for form in forms}
     for policy in policies.values():
         evaluator.check(policy)
     work = {size: evaluator.config.sequences_for(size) for size in batch_sizes}
@@ -59,7 +70,7 @@ def sweep(
                 if progress is not None:
                     progress(f"batch {size}, seed {seed}: {form}", done, total)
                 measured += evaluator.key(policy, size, seed) not in evaluator.cache
-                points[form].append(evaluator.measure(form, size, seed))
+                points[form].append(evaluator.measure(built.get(form, form), size, seed))
                 done += work[size]
         settings += [_setting(line.name, points[form]) for line in lines for form in line.policies]
     return SweepRecord(
