@@ -97,7 +97,7 @@ def section(record: ComparisonRecord, name: str, letters: Mapping[str, str], anc
         ]
         if charts:
             blocks.append(Charts(charts))
-        blocks += _tasks(results)
+        blocks += [*_tasks(results), *_company(results)]
     return Section(anchor, f"{record.model.id} beside itself unmodified ({name})", blocks)
 
 
@@ -164,6 +164,24 @@ def _layers(results: list[PolicyResult], letters: Mapping[str, str], name: str) 
 def _number(layer: str) -> str:
     """Take the layer's number from its module path."""
     return next((part for part in layer.split(".") if part.isdigit()), layer)
+
+
+def _company(results: list[PolicyResult]) -> list[Block]:
+    known = [(result.policy, result.company) for result in results if result.company is not None]
+    if not known:
+        return []
+    rows = [
+        [policy, interval(Value.of(other.kl, other.kl_interval), 4), percent(other.top1)]
+        for policy, other in known
+    ]
+    first = known[0][1]
+    note = (
+        f"The same {plural(first.sequences, 'sequence')} in two batches with other neighbours: how "
+        "much an answer depends "
+        "on who else is served. The unmodified model's is the noise of arithmetic."
+    )
+    title = f"Other company at batch {results[0].batch_size}"
+    return [Table(title, ["policy", "KL, nats (95%)", "same first choice"], rows, note=note, code=True)]
 
 
 def _tasks(results: list[PolicyResult]) -> list[Block]:
