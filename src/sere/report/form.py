@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from sere.report.finding import Value
 
@@ -46,6 +47,11 @@ def speedup(value: Value | None) -> str:
 def duration(seconds: float) -> str:
     """Write seconds as a reader would say them."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def called(model: str) -> str:
+    """Return a model's name: the Hub's, or the last part of a folder's path."""
+    return Path(model).name or model if model.startswith(("/", ".", "~", "\\")) else model
 
 
 def plural(count: int, word: str) -> str:

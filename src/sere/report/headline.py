@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sere.report.finding import Finding
-from sere.report.form import interval, number, percent, speedup
+from sere.report.form import called, interval, number, percent, speedup
 from sere.report.source import Source
 
 
@@ -60,7 +60,7 @@ def headline(sources: Sequence[Source], keep: float) -> Headline:
         f"unmodified model's {measure}; "
         "this one keeps most."
     )
-    model = next(s.model.id for s in sources if s.model is not None and best in s.findings)
+    model = next(called(s.model.id) for s in sources if s.model is not None and best in s.findings)
     return Headline(_sentence(model, best, found), rule, best.policy, size)
 
 
@@ -104,7 +104,7 @@ def _without_quality(sources: Sequence[Source], found: Sequence[Finding]) -> Hea
         )
         rule = "These records hold no quality figures: add one of sere compare, sere sweep or sere eval."
         return Headline(text, rule, best.policy, best.batch)
-    names = ", ".join(dict.fromkeys(s.model.id for s in sources if s.model is not None)) or "a model"
+    names = ", ".join(dict.fromkeys(called(s.model.id) for s in sources if s.model is not None)) or "a model"
     return Headline(
         f"The experts of {names} were compared with each other; nothing was re-routed yet.",
         "Add a record of sere compare to see what re-routing saves and costs.",

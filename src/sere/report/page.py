@@ -11,6 +11,7 @@ from sere.evaluation.files import write_text
 from sere.report.blocks import Block, Section, Table, Text
 from sere.report.charts.style import require_matplotlib
 from sere.report.copying import section as copying
+from sere.report.form import called
 from sere.report.headline import headline
 from sere.report.overview import lettered, overview
 from sere.report.source import Source
@@ -77,7 +78,7 @@ def render(
     if found:
         sections.append(verdict(found))
     sections += [copying(opening.policy, points), provenance(sources)]
-    names = ", ".join(dict.fromkeys(s.model.id for s in sources if s.model is not None))
+    names = ", ".join(dict.fromkeys(called(s.model.id) for s in sources if s.model is not None))
     page: str = _template().render(
         title=title or f"Re-routing {names or 'a model'}",
         opening=opening,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sere.report.blocks import Points, Section, Text
 from sere.report.finding import Finding
-from sere.report.form import interval, number, percent, speedup
+from sere.report.form import interval, number, percent, plural, speedup
 
 NOISE = 1e-4
 """KL below this is arithmetic, not policy."""
@@ -67,7 +67,7 @@ def _pointless(found: Sequence[Finding]) -> list[str]:
     return (
         said
         if len(said) < 4
-        else [*said[:3], f"{len(said) - 3} more settings save less than 3% of the experts."]
+        else [*said[:3], f"{plural(len(said) - 3, 'more setting')} saved less than 3% of the experts."]
     )
 
 
@@ -98,5 +98,5 @@ def _beaten(found: Sequence[Finding]) -> list[str]:
     return (
         said
         if len(said) < 9
-        else [*said[:8], f"{len(said) - 8} more settings are beaten likewise; see the tables."]
+        else [*said[:8], f"Beaten likewise: {plural(len(said) - 8, 'more setting')}; see the tables."]
     )

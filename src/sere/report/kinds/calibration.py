@@ -10,7 +10,7 @@ from sere.calibration import summarise
 from sere.report.blocks import Charts, Section, Table, Text
 from sere.report.charts.heat import heat
 from sere.report.charts.layers import by_layer
-from sere.report.form import number, plural
+from sere.report.form import called, number, plural
 from sere.report.made import made
 from sere.report.source import Source
 
@@ -113,6 +113,8 @@ def sections(source: Source, letters: Mapping[str, str]) -> list[Section]:  # no
     )
     return [
         Section(
-            anchor, f"How alike the experts are: {artifact.model.id}", [text, Charts([*maps, chart]), table]
+            anchor,
+            f"How alike the experts are: {called(artifact.model.id)}",
+            [text, Charts([*maps, chart]), table],
         )
     ]

@@ -10,7 +10,7 @@ from sere.report.blocks import Block, Charts, Section, Table, Text
 from sere.report.charts.dots import dots
 from sere.report.charts.layers import by_layer
 from sere.report.finding import CONTROLS, Finding, Value
-from sere.report.form import interval, number, percent, plural, speedup
+from sere.report.form import called, interval, number, percent, plural, speedup
 from sere.report.made import made
 from sere.report.source import Source
 
@@ -98,7 +98,7 @@ def section(record: ComparisonRecord, name: str, letters: Mapping[str, str], anc
         if charts:
             blocks.append(Charts(charts))
         blocks += [*_tasks(results), *_company(results)]
-    return Section(anchor, f"{record.model.id} beside itself unmodified ({name})", blocks)
+    return Section(anchor, f"{called(record.model.id)} beside itself unmodified ({name})", blocks)
 
 
 def _table(results: list[PolicyResult], letters: Mapping[str, str]) -> Table:

@@ -10,7 +10,7 @@ from sere.evaluation.sweep.record import SweepRecord
 from sere.report.blocks import Block, Charts, Section, Table, Text
 from sere.report.charts.pareto import Spot, pareto
 from sere.report.finding import Finding, Value
-from sere.report.form import interval, number, percent, plural
+from sere.report.form import called, interval, number, percent, plural
 from sere.report.made import made
 from sere.report.source import Source
 
@@ -105,7 +105,7 @@ def sections(source: Source, letters: Mapping[str, str]) -> list[Section]:
         Charts(charts),
         *tables,
     ]
-    return [Section(anchor, f"Every recipe over its knob: {record.model.id}", blocks)]
+    return [Section(anchor, f"Every recipe over its knob: {called(record.model.id)}", blocks)]
 
 
 def _table(record: SweepRecord, size: int, settings: list[Any]) -> Table:
