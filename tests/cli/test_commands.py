@@ -55,11 +55,18 @@ def test_calibrate_then_inspect_then_compare(sere, small, artifact, tmp_path):
     assert results["sere:top_s=1"]["fidelity"]["kl"] > 0
 
 
-def test_calibrating_twice_gives_identical_files(sere, small, artifact, tmp_path):
+def test_calibrating_twice_gives_identical_files_but_for_the_run(sere, small, artifact, tmp_path):
     again = tmp_path / "again"
     assert sere("calibrate", small, "-o", again, "--sequences", 8, "--length", 32).returncode == 0
-    for name in ("sere.json", "sere.safetensors"):
+    for name in ("README.md", "sere.safetensors"):
         assert (again / name).read_bytes() == (artifact / name).read_bytes()
+    first, second = (json.loads((folder / "sere.json").read_text()) for folder in (artifact, again))
+    runs = [manifest["calibration"].pop("provenance") for manifest in (first, second)]
+    assert first == second
+    assert {run.pop("created") < "9" for run in runs} == {True}
+    commands = [run.pop("command") for run in runs]
+    assert [command[:2] for command in commands] == [["sere", "calibrate"]] * 2
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize(

@@ -175,9 +175,10 @@ def _data(manifest: Manifest) -> str:
 
 
 def _licence(facts: CardFacts) -> str:
-    own = f"These statistics: `{facts.license}`. " if facts.license else ""
+    own = f"The artifact: `{facts.license}`. " if facts.license else ""
     return (
-        f"{own}They were computed with the base model's weights: its licence says what may be done "
+        f"{own}These statistics were computed with the base model's weights: its licence says what "
+        "may be done "
         "with what is derived "
         "from them. `sere` itself is Apache-2.0."
     )
