@@ -87,7 +87,7 @@ def test_calibrating_twice_gives_identical_files_but_for_the_run(sere, small, ar
         (["compare", "{small}", "-p", "sere:top_s=1"], "needs an artifact"),
         (["compare", "{small}", "{artifact}", "-p", "seer"], "Did you mean 'sere'"),
         (["doctor", "{dense}"], "is dense"),
-        (["calibrate", "{truncated}", "-o", "{out}"], "cannot be loaded"),
+        (["calibrate", "{truncated}", "-o", "{out}"], "is truncated"),
         (["calibrate", "{holed}", "-o", "{out}"], "lacks 1 of the weights"),
         (["calibrate", "", "-o", "{out}"], "no checkpoint folder ''"),
         (["calibrate", "{small}", "-o", "{out}", "--device", "meta"], "computes nothing"),

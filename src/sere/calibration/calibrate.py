@@ -56,7 +56,7 @@ def calibrate(
     Source: arXiv 2602.07616, Eq. 1.
 
     """
-    from sere.engines.transformers import describe, find_layers
+    from sere.engines.transformers import find_layers
     from sere.engines.transformers.describe import configured
     from sere.engines.transformers.layers import unwrap
 
@@ -66,9 +66,9 @@ def calibrate(
     found = find_layers(root)
     refuse_quantised(configured(root), model_id, [layer.module for layer in found])
     refuse_rerouted([layer.module for layer in found])
-    ids = _tokens(texts, tokenizer, config)
+    ids = tokens(texts, tokenizer, config)
     embedding = getattr(configured(root), "get_input_embeddings", lambda: None)()
-    _check_vocabulary(ids, embedding)
+    check_vocabulary(ids, embedding)
     meter = Meter(progress, config.batches, len(found), ids.numel())
     batch = 0
     walk = Walk(found, config, lambda name, count: meter.tick(batch, name, count))
@@ -77,6 +77,21 @@ def calibrate(
         device = next((root if embedding is None else embedding).parameters()).device
         for batch, rows in enumerate(torch.split(ids, config.batch_sequences)):  # noqa: B007 - read by the meter
             walk.run(partial(body, input_ids=rows.to(device), use_cache=False))
+    return assemble(root, found, walk, config, ids, model_id, data_name or _named(texts))
+
+
+def assemble(
+    root: nn.Module,
+    found: Sequence[Any],
+    walk: Walk,
+    config: CalibrationConfig,
+    ids: Tensor,
+    model_id: str | None,
+    data_name: str,
+) -> Artifact:
+    """Put the statistics of all layers and how they came to be into an artifact."""
+    from sere.engines.transformers import describe
+
     layers = tuple(
         LayerRecord(name=each.name, index=each.index, num_experts=each.num_experts, top_k=each.top_k)
         for each in found
@@ -88,7 +103,7 @@ def calibrate(
         {name: means.statistics() for name, means in walk.means.items()},
         config.served,
         CalibrationRecord(
-            data=data_name or ("the bundled sample" if texts is None else "a list of texts"),
+            data=data_name,
             data_sha256=hashlib.sha256(ids.numpy().tobytes()).hexdigest(),
             sequences=config.sequences,
             sequence_length=config.sequence_length,
@@ -105,7 +120,12 @@ def calibrate(
     )
 
 
-def _tokens(texts: Sequence[str] | None, tokenizer: Any, config: CalibrationConfig) -> Tensor:
+def _named(texts: Sequence[str] | None) -> str:
+    return "the bundled sample" if texts is None else "a list of texts"
+
+
+def tokens(texts: Sequence[str] | None, tokenizer: Any, config: CalibrationConfig) -> Tensor:
+    """Tokenise and cut the texts, shape [sequences, length], int64; see :func:`pack`."""
     if isinstance(texts, str):
         raise DataError("texts is one string. Pass a list of documents, or load a file with load_texts.")
     documents = load_texts(texts)
@@ -118,7 +138,8 @@ def _tokens(texts: Sequence[str] | None, tokenizer: Any, config: CalibrationConf
     )
 
 
-def _check_vocabulary(ids: Tensor, embedding: nn.Module | None) -> None:
+def check_vocabulary(ids: Tensor, embedding: nn.Module | None) -> None:
+    """Raise :class:`DataError` if a token is none of the model's."""
     if isinstance(embedding, nn.Embedding) and int(ids.max()) >= embedding.num_embeddings:
         raise DataError(
             f"the tokenizer gives token {int(ids.max())}; the model has only {embedding.num_embeddings}. "

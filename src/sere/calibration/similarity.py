@@ -42,9 +42,12 @@ class BatchMeans:
             "frobenius": frobenius(moments),
             **cka,
         }
+        self.take({name: value.cpu() for name, value in values.items()})
+
+    def take(self, values: dict[str, Tensor]) -> None:
+        """Add one batch's values, already on the CPU."""
         self.batches += 1
         for name, value in values.items():
-            value = value.cpu()
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
     def statistics(self) -> dict[str, Tensor]:

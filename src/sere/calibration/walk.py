@@ -47,10 +47,14 @@ class Walk:
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: CalibrationConfig, done: Callable[[str, int], None]
+        self,
+        layers: Sequence[Layer],
+        config: CalibrationConfig,
+        done: Callable[[str, int], None],
+        means: Callable[[], BatchMeans] = BatchMeans,
     ) -> None:
         self.layers, self.config, self.done = layers, config, done
-        self.means = {layer.name: BatchMeans() for layer in layers}
+        self.means = {layer.name: means() for layer in layers}
         self.seen: list[str] = []
 
     @contextlib.contextmanager
@@ -113,5 +117,9 @@ class Walk:
         means.add(moments, cka(torch.cat(kept, 1), self.config.cka) if kept else {})
 
     def _chunk(self, layer: Layer, call: ExpertCall) -> int:
-        fitting = _CHUNK_BYTES // (8 * layer.num_experts * call.hidden.shape[1])
-        return self.config.chunk_tokens or max(1, fitting)
+        return self.config.chunk_tokens or fitting_chunk(layer.num_experts, call.hidden.shape[1])
+
+
+def fitting_chunk(experts: int, width: int) -> int:
+    """Tokens for which the outputs of all experts fit into 256 MB."""
+    return max(1, _CHUNK_BYTES // (8 * experts * width))

@@ -8,14 +8,11 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 from sere.artifact import METRICS, Artifact
-from sere.calibration import CalibrationConfig, Progress, load_texts
+from sere.calibration import CalibrationConfig, load_texts
+from sere.cli.calibrating import Display, Request, finished, held, leads, measure
 from sere.cli.inspect import as_dict, show
-from sere.cli.loading import DEMO, load
 from sere.cli.options import (
     DeviceOption,
     DtypeOption,
@@ -55,6 +52,12 @@ def command(
         int | None,
         typer.Option(help="Tokens whose expert outputs are held at once; lower it to save memory."),
     ] = None,
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="Load the whole model, for one that cannot be streamed.")
+    ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Throw away what an interrupted run has finished.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an artifact that is there already.")
     ] = False,
@@ -69,9 +72,12 @@ def command(
     All experts run on all calibration tokens, once. The default, 400 sequences
     of 128 tokens and the Frobenius similarity, is the SERE paper's. The artifact
     is small: four matrices a layer.
-    """
-    from sere.calibration import calibrate
 
+    A checkpoint folder is read one decoder layer at a time, so it may be larger
+    than memory; how much is needed is said first. An interrupted run goes on
+    where it was when the same command is given again. Under torchrun the
+    processes share the texts, each on a GPU of its own if there is one.
+    """
     config = CalibrationConfig(
         sequences=sequences,
         sequence_length=length,
@@ -80,22 +86,22 @@ def command(
         seed=seed,
         chunk_tokens=chunk_tokens,
     )
-    check_output(out, force)
+    if leads():
+        check_output(out, force)
     texts = load_texts(data, field=field)
     if threads:
         torch.set_num_threads(threads)
-    loaded, tokenizer = load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    with _Display(quiet=as_json) as display:
-        artifact = calibrate(
-            loaded,
-            tokenizer,
+    with held(out), Display(quiet=as_json or not leads()) as display:
+        artifact = measure(
+            Request(model, out, config, dtype, device, trust_remote_code, in_memory, restart),
             texts,
-            config=config,
-            progress=display.update,
-            model_id=None if model == DEMO else model,
-            data_name="sample" if data == "sample" else Path(data).name,
+            "sample" if data == "sample" else Path(data).name,
+            display,
         )
-    artifact.save_pretrained(out)
+        if not leads():
+            return
+        artifact.save_pretrained(out)
+        finished(out)
     if as_json:
         typer.echo(json.dumps(as_dict(artifact), indent=2))
         return
@@ -119,32 +125,3 @@ def check_output(out: Path, force: bool) -> None:
             f"{out} holds an artifact already. Choose another folder, or add --force to replace it."
         )
     check_writable(out)
-
-
-class _Display:
-    """A progress bar with the speed and the time left, on standard error."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=Console(stderr=True),
-            disable=quiet,
-        )
-        self.task: TaskID = self.bar.add_task("calibrating", total=1.0, left="")
-
-    def __enter__(self) -> _Display:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def update(self, state: Progress) -> None:
-        """Show one more layer done."""
-        left = f"{state.seconds_left:.0f} s left, {state.tokens_per_second:,.0f} tokens/s"
-        label = f"batch {state.batch + 1}/{state.batches}, layer {state.layers_done}/{state.layers}"
-        self.bar.update(self.task, completed=state.fraction, description=label, left=left)

@@ -60,7 +60,7 @@ def load(
 
     """
     require_transformers()
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     source = resolve(model)
     place = pick_device(device)
@@ -72,19 +72,34 @@ def load(
     except Exception as error:  # readers of weights and of remote code raise errors of every kind
         raise EngineError(f"{model} cannot be loaded: {first_line(error)}. {_advice(source)}") from error
     _require_whole(model, report)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-    except Exception as error:  # the same
-        raise DataError(
-            f"{model} has no usable tokenizer: {first_line(error)}. "
-            "Put its tokenizer files beside the weights."
-        ) from error
+    tokenizer = load_tokenizer(model, trust_remote_code=trust_remote_code)
     if source == model or model != DEMO:
         return loaded.to(place).eval(), tokenizer
     from sere.demo.model import NAME
 
     loaded.config._name_or_path = NAME
     return loaded.to(place).eval(), tokenizer
+
+
+def load_tokenizer(model: str, *, trust_remote_code: bool = False) -> Any:
+    """Load the tokenizer of a model.
+
+    Raises:
+        EngineError: If ``model`` looks like a path and is none.
+        DataError: If it has no tokenizer.
+
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(resolve(model), trust_remote_code=trust_remote_code)
+    except EngineError:
+        raise
+    except Exception as error:  # remote code raises errors of every kind
+        raise DataError(
+            f"{model} has no usable tokenizer: {first_line(error)}. "
+            "Put its tokenizer files beside the weights."
+        ) from error
 
 
 def _require_whole(model: str, report: dict[str, Any]) -> None:
