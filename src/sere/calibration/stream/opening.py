@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,15 @@ from unittest import mock
 import torch
 from torch import nn
 
+from sere.calibration.stream.integers import PACKED
 from sere.errors import CalibrationError
 
-DEQUANTISED = ("fp8", "compressed-tensors", "mxfp4")
-"""Quantisation methods whose weights Transformers turns into plain ones while it loads them."""
+DEQUANTISED = {
+    "fp8": "FineGrainedFP8Config",
+    "compressed-tensors": "CompressedTensorsConfig",
+    "mxfp4": "Mxfp4Config",
+}
+"""Methods that Transformers undoes while it loads, with the class of their settings."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,12 @@ def open_model(
     """
     from transformers import AutoModelForCausalLM
 
-    method, wanted = _quantisation(folder)
-    options = {} if wanted is None else {"quantization_config": wanted}
+    found = quantisation(folder)
+    method = None if found is None else str(found["quant_method"])
+    options = _options(folder, found, trust_remote_code)
     try:
-        with _without_weights():
+        with _without_weights(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that we change how a quantised one is loaded
             AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, trust_remote_code=trust_remote_code, **options
             )
@@ -96,28 +104,40 @@ def _without_weights() -> Iterator[None]:
         yield
 
 
-def _quantisation(folder: Path) -> tuple[str | None, Any]:
-    """Return the method of a checkpoint and a configuration that undoes it, or None twice."""
+def quantisation(folder: Path) -> dict[str, Any] | None:
+    """Return how a checkpoint says that it is quantised, None if it is not.
+
+    Raises:
+        CalibrationError: If its method cannot be undone layer by layer.
+
+    """
     try:
         raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         found = raw.get("quantization_config") or raw.get("text_config", {}).get("quantization_config")
     except (OSError, ValueError, AttributeError):
-        return None, None  # Transformers says what is wrong with it.
+        return None  # Transformers says what is wrong with it.
     if not found:
-        return None, None
+        return None
     method = str(found.get("quant_method", "unknown"))
-    if method not in DEQUANTISED:
+    if method not in (*DEQUANTISED, *PACKED):
         raise CalibrationError(
             f"{folder} is quantised ({method}), which cannot be undone layer by layer; "
-            f"{', '.join(DEQUANTISED)} can. Calibrate the "
-            "unquantised checkpoint, and serve this one with its artifact."
+            f"{', '.join((*DEQUANTISED, *PACKED))} can. Calibrate the unquantised checkpoint, and serve this "
+            "one with its artifact."
         )
+    return {**found, "quant_method": method}
+
+
+def _options(folder: Path, found: dict[str, Any] | None, trust_remote_code: bool) -> dict[str, Any]:
+    """Arguments of ``from_pretrained`` that give a model of plain weights."""
     import transformers
 
-    kinds = {
-        "fp8": "FineGrainedFP8Config",
-        "compressed-tensors": "CompressedTensorsConfig",
-        "mxfp4": "Mxfp4Config",
-    }
-    kind = getattr(transformers, kinds[method])
-    return method, kind.from_dict({**found, "dequantize": True})
+    if found is None:
+        return {}
+    if found["quant_method"] in PACKED:
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        for part in (config, config.get_text_config()):
+            vars(part).pop("quantization_config", None)
+        return {"config": config}
+    kind = getattr(transformers, DEQUANTISED[found["quant_method"]])
+    return {"quantization_config": kind.from_dict({**found, "dequantize": True})}

@@ -22,7 +22,8 @@ from sere.calibration.refusals import refuse_quantised
 from sere.calibration.stream import memory, packed
 from sere.calibration.stream.decoder import Outside, decoder_layers
 from sere.calibration.stream.estimate import Clock
-from sere.calibration.stream.opening import open_model
+from sere.calibration.stream.integers import PACKED, IntegerShards
+from sere.calibration.stream.opening import open_model, quantisation
 from sere.calibration.stream.processes import Processes, SharedMeans
 from sere.calibration.stream.relay import Relay
 from sere.calibration.stream.shards import Shards
@@ -113,7 +114,9 @@ class _Run:
 
         self.folder, self.config, self.device, self.notice = folder, config, device, notice
         self.dtype = str(dtype)
-        self.shards = Shards(folder)
+        found = quantisation(folder)
+        packed_integers = found is not None and found["quant_method"] in PACKED
+        self.shards = IntegerShards(folder, found) if found and packed_integers else Shards(folder)
         opened = open_model(folder, dtype=dtype, device=device, trust_remote_code=trust)
         self.root = opened.model
         self.found = find_layers(self.root)

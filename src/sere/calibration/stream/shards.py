@@ -52,6 +52,11 @@ class Shards:
             self.sizes.update(held)
             self.where.update(dict.fromkeys(held, path))
 
+    @property
+    def names(self) -> list[str]:
+        """Tensor names."""
+        return list(self.where)
+
     @contextlib.contextmanager
     def slices(self, names: Iterable[str], *, mapped: bool) -> Iterator[dict[str, Any]]:
         """Give lazy tensors by name, each read when it is indexed; files close at the end of the block.

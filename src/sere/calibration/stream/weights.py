@@ -34,7 +34,7 @@ class Weights:
         self.wanted: dict[str, Any] = self.model.state_dict()
         self.tied: dict[str, str] = dict(getattr(self.model, "all_tied_weights_keys", None) or {})
         self.sources: dict[str, list[tuple[str, str | None]]] = {}
-        for key in sorted(shards.where, key=_natural):
+        for key in sorted(shards.names, key=_natural):
             target, pattern = self._renamed(key)
             self.sources.setdefault(target, []).append((key, pattern))
 
