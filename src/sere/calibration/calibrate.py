@@ -88,8 +88,12 @@ def assemble(
     ids: Tensor,
     model_id: str | None,
     data_name: str,
+    device: str | None = None,
 ) -> Artifact:
-    """Put the statistics of all layers and how they came to be into an artifact."""
+    """Put the statistics of all layers and how they came to be into an artifact.
+
+    ``device`` is where the layers ran; None takes it from the model.
+    """
     from sere.engines.transformers import describe
 
     layers = tuple(
@@ -114,7 +118,10 @@ def assemble(
             dtype=str(next(found[0].module.parameters()).dtype).removeprefix("torch."),
             sere_version=__version__,
             provenance=Provenance.now(
-                root, fingerprint=record.fingerprint, seeds={"order of the sequences": config.seed}
+                root,
+                device=device,
+                fingerprint=record.fingerprint,
+                seeds={"order of the sequences": config.seed},
             ),
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
@@ -32,4 +33,13 @@ def streamed(folder: Path, config=QUICK, **options) -> Artifact:
 def same(one: Artifact, other: Artifact) -> bool:
     """Whether two artifacts are the same, bit for bit."""
     equal = all(torch.equal(value, other.tensors[name]) for name, value in one.tensors.items())
-    return equal and one.manifest.model_dump() == other.manifest.model_dump()
+    manifests = [each.manifest.model_dump() for each in (one, other)]
+    device = {each["calibration"].pop("provenance")["device"] for each in manifests}
+    return equal and manifests[0] == manifests[1] and len(device) == 1
+
+
+def written(out: Path) -> tuple[dict, bytes]:
+    """What an artifact's files say, but for when, where and by which command they were made."""
+    manifest = json.loads((out / "sere.json").read_text())
+    del manifest["calibration"]["provenance"]
+    return manifest, (out / "sere.safetensors").read_bytes()

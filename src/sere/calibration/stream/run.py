@@ -95,7 +95,9 @@ def calibrate_streamed(
     with torch.no_grad(), _meta_explained():
         run.go(ids, progress, model_id or str(folder))
     default = "the bundled sample" if texts is None else "a list of texts"
-    return assemble(run.root, run.found, run.walk, config, ids, model_id, data_name or default)
+    return assemble(
+        run.root, run.found, run.walk, config, ids, model_id, data_name or default, str(run.device)
+    )
 
 
 class _Run:
