@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from sere.report.blocks import Charts, Section, Table, Text
@@ -14,7 +15,8 @@ MOST_LETTERED = 26
 
 def lettered(found: Sequence[Finding]) -> dict[str, str]:
     """Give every policy, the controls too, a short mark: one letter, or two from the 27th on."""
-    policies = list(dict.fromkeys(f.policy for f in found))
+    size = Counter(f.source for f in found)  # small records first: they are what is drawn and named
+    policies = list(dict.fromkeys(f.policy for f in sorted(found, key=lambda f: size[f.source])))
     letters = string.ascii_uppercase
     return {
         policy: letters[place] if place < MOST_LETTERED else letters[place // 26 - 1] + letters[place % 26]
@@ -24,7 +26,7 @@ def lettered(found: Sequence[Finding]) -> dict[str, str]:
 
 def overview(found: Sequence[Finding], letters: Mapping[str, str]) -> Section:
     """Draw quality against distinct experts by record and load, and against speed where both are known."""
-    charts = []
+    charts, named = [], dict[str, str]()
     recipes = list(dict.fromkeys(_recipe(policy) for policy in letters if policy != "none"))
     for place, (title, group) in enumerate(_groups(found)):
         tasks = all(f.tasks is not None for f in group)
@@ -38,6 +40,7 @@ def overview(found: Sequence[Finding], letters: Mapping[str, str]) -> Section:
             )
             for f in group
         ]
+        named |= {f.policy: letters[f.policy] for f in group}
         up = "tasks solved" if tasks else "KL, nats per token"
         charts.append(
             pareto(
@@ -62,6 +65,7 @@ def overview(found: Sequence[Finding], letters: Mapping[str, str]) -> Section:
             )
             for q, s in pairs
         ]
+        named |= {q.policy: letters[q.policy] for q, _ in pairs}
         tasks = all(q.tasks is not None for q, _ in pairs)
         charts.append(
             pareto(
@@ -81,7 +85,7 @@ def overview(found: Sequence[Finding], letters: Mapping[str, str]) -> Section:
     key = Table(
         "Letters in the pictures",
         ["policy", "letter"],
-        [[p, letter] for p, letter in letters.items()],
+        [[p, letter] for p, letter in named.items()],
         code=True,
     )
     text = Text(

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sere.report.blocks import Chart, Table
-from sere.report.charts.style import FAINT, HUES, INK, PAPER, figure, svg
+from sere.report.charts.style import FAINT, HEIGHT, HUES, INK, PAPER, figure, svg
 from sere.report.finding import Value
 from sere.report.form import interval, number
 
 MARKS = "osD^vPX*"
+_CYCLE = len(MARKS)
+COLUMNS, LEGEND = 3, 0.19
+"""Columns of the legend, and the inches of one more line of it."""
 MOST_NAMED = 12
 """Points that carry their letters; more would lie on each other."""
 
@@ -83,29 +86,30 @@ def pareto(
     best = front(spots, more_is_better, least_across)
     groups = list(dict.fromkeys([*groups, *(spot.group for spot in spots)]))
     shown = {spot.group for spot in spots}
-    with figure() as (drawn, axes):
+    with figure(height=HEIGHT + LEGEND * (len(shown) // COLUMNS)) as (drawn, axes):
         if logarithmic and all(spot.up.value > 0 for spot in spots):
-            axes.set_yscale("log")
+            _logarithmic(axes)
         axes.plot(
             [spot.across.value for spot in best], [spot.up.value for spot in best], color=FAINT, linewidth=1.2
         )
         for spot in spots:
             place = groups.index(spot.group)
-            _spot(axes, spot, HUES[place % len(HUES)], MARKS[place % len(MARKS)])
+            _spot(axes, spot, HUES[place % len(HUES)], mark_of(place))
         for spot in spots if len(spots) <= MOST_NAMED else best:
             axes.annotate(
                 spot.letter, (spot.across.value, spot.up.value), xytext=(6, 5), textcoords="offset points"
             )
         axes.set_xlabel(across)
         axes.set_ylabel(up)
-        if share:
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        else:
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if share else f"{value:g}")
         axes.margins(0.12)
         if len(shown) > 1:
             drawn.legend(
-                *_legend(groups, shown), loc="outside upper left", ncols=3, fontsize=9, handletextpad=0.1
+                *_legend(groups, shown),
+                loc="outside upper left",
+                ncols=COLUMNS,
+                fontsize=9,
+                handletextpad=0.1,
             )
         direction = "left" if least_across else "right"
         words = (
@@ -119,6 +123,19 @@ def pareto(
         [spot.name, number(spot.across.value, 2), interval(spot.up, digits, share=share)] for spot in spots
     ]
     return Chart(picture, words, caption, Table(title, ["policy", across, up], rows, code=True))
+
+
+def _logarithmic(axes: Any) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def mark_of(place: int) -> str:
+    """Mark of a group, so that 32 groups differ in mark or in hue."""
+    return MARKS[(place + place // _CYCLE) % _CYCLE]
 
 
 def _spot(axes: Any, spot: Spot, colour: str, mark: str) -> None:
@@ -143,9 +160,7 @@ def _legend(groups: Sequence[str], shown: set[str]) -> tuple[list[Any], list[str
     from matplotlib.lines import Line2D
 
     marks = [
-        Line2D(
-            [], [], linestyle="", marker=MARKS[i % len(MARKS)], color=HUES[i % len(HUES)], markeredgecolor=INK
-        )
+        Line2D([], [], linestyle="", marker=mark_of(i), color=HUES[i % len(HUES)], markeredgecolor=INK)
         for i, group in enumerate(groups)
         if group in shown
     ]

@@ -94,7 +94,7 @@ def sections(source: Source, letters: Mapping[str, str]) -> list[Section]:
                 logarithmic=True,
             )
         )
-        tables.append(_table(record, size, settings))
+        tables.append(_table(record, size, settings, letters))
     seeds = record.config.get("seeds", "?")
     blocks: list[Block] = [
         Text(
@@ -108,11 +108,12 @@ def sections(source: Source, letters: Mapping[str, str]) -> list[Section]:
     return [Section(anchor, f"Every recipe over its knob: {called(record.model.id)}", blocks)]
 
 
-def _table(record: SweepRecord, size: int, settings: list[Any]) -> Table:
+def _table(record: SweepRecord, size: int, settings: list[Any], letters: Mapping[str, str]) -> Table:
     before = record.before(size).mean
     rows = [
         [
             s.policy,
+            letters.get(s.policy, ""),
             f"{number(s.experts.mean)} ({percent(s.experts.mean / before, 0)})",
             interval(_value(s.kl)),
             percent(s.top1.mean),
@@ -120,5 +121,12 @@ def _table(record: SweepRecord, size: int, settings: list[Any]) -> Table:
         ]
         for s in sorted(settings, key=lambda s: s.experts.mean)
     ]
-    columns = ["policy", "experts read", "KL, nats (95%)", "same first choice", "perplexity (95%)"]
+    columns = [
+        "policy",
+        "in pictures",
+        "experts read",
+        "KL, nats (95%)",
+        "same first choice",
+        "perplexity (95%)",
+    ]
     return Table(f"All settings at batch {size}, the fewest experts first", columns, rows, code=True)
