@@ -2,7 +2,7 @@
 
 import json
 
-from sere.artifact import ModelRecord
+from sere.artifact import Artifact, ModelRecord, OperatingPoint
 from sere.evaluation.sweep.estimate import Estimate
 from sere.evaluation.sweep.record import Setting, Solution, SweepRecord
 from sere.provenance import Provenance
@@ -90,3 +90,13 @@ def test_decoding_in_vllm_with_its_run(tmp_path):
         "The fastest setting, sere:top_s=1,merge=true at batch 16, ran at 2.11\u00d7 (2.04 to 2.19)" in page
     )
     assert "hold no quality figures" in page
+
+
+def test_operating_points_are_shown_with_what_was_measured_and_called_by_name(tmp_path):
+    point = OperatingPoint(policy="oea:top_s=3@4|oea:top_s=2@16", experts=17.25, kl=[0.04, 0.05])
+    artifact = Artifact.from_pretrained(RESULTS / "demo-artifact").with_operating_points({"balanced": point})
+    artifact.save_pretrained(tmp_path)
+    page = render([tmp_path])
+    assert "<code>balanced</code></th><td>oea:top_s=3@4|oea:top_s=2@16</td>" in page
+    assert "experts: 17.25; kl: 0.04 to 0.05" in page
+    assert "&#34;policy&#34;: &#34;balanced&#34;" in page

@@ -132,12 +132,12 @@ def _points(points: Mapping[str, OperatingPoint]) -> str:
     lines = ["| name | policy | similarity | measured |", "| --- | --- | --- | --- |"]
     for name, point in points.items():
         form = point.policy.replace("|", "\\|")
-        lines.append(f"| `{name}` | `{form}` | {point.metric or 'default'} | {_measured(point)} |")
+        lines.append(f"| `{name}` | `{form}` | {point.metric or 'default'} | {measured(point)} |")
     return "\n".join(lines) + "\n"
 
 
-def _measured(point: OperatingPoint) -> str:
-    """Say what the tuner remembered: plain figures and words, and those one level down."""
+def measured(point: OperatingPoint) -> str:
+    """Say what the tuner remembered: plain figures, words and intervals, and those one level down."""
     said = []
     for name, value in (point.model_extra or {}).items():
         inner = value.items() if isinstance(value, Mapping) else [("", value)]

@@ -17,7 +17,8 @@ def command(
         list[Path],
         typer.Argument(
             metavar="RECORD.json... [ARTIFACT]",
-            help="Records of sere compare, demo, sweep, tune, eval and bench, and the artifact's folder.",
+            help="Records of sere compare, demo and sweep, of benchmarks/vllm_decode.py; the "
+            "artifact's folder.",
             show_default=False,
         ),
     ],

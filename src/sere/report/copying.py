@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 
-from sere.report.blocks import Block, Code, Section, Text
+from sere.artifact import OperatingPoint
+from sere.artifact.card import measured
+from sere.report.blocks import Block, Code, Section, Table, Text
 
 ARTIFACT = "DIR"
 MODEL = "MODEL"
@@ -37,24 +40,28 @@ def snippets(
     ]
 
 
-def section(policy: str | None, points: dict[str, str]) -> Section:
+def section(policy: str | None, points: Mapping[str, OperatingPoint]) -> Section:
     """Put the page's policy and the artifact's operating points together.
 
     Args:
         policy: Policy of the opening sentence; None if there is none.
-        points: Operating points of an artifact, name to short form.
+        points: Operating points of an artifact by name.
 
     """
-    blocks: list[Block] = [
-        Text(f"Put the model in place of {MODEL} and the artifact's folder in place of {ARTIFACT}.")
-    ]
-    chosen = {"the setting of the opening sentence": policy} if policy else {}
-    for name, form in {**chosen, **points}.items():
-        if form:
-            blocks.append(Text(f"{name[0].upper()}{name[1:]}: {form}"))
-            blocks += snippets(form)
-    if len(blocks) == 1:
-        blocks = [
-            Text("No policy was measured. Start with sere:top_s=2 and compare: sere compare MODEL DIR.")
+    place = Text(f"Put the model in place of {MODEL} and the artifact's folder in place of {ARTIFACT}.")
+    blocks: list[Block] = []
+    if policy is not None:
+        blocks += [Text(f"The setting of the opening sentence: {policy}"), *snippets(policy)]
+    if points:
+        rows = [
+            [name, point.policy, point.metric or "default", measured(point)] for name, point in points.items()
         ]
-    return Section("settings", "Settings to copy", blocks)
+        columns = ["name", "policy", "similarity", "measured"]
+        first = next(iter(points))
+        blocks += [
+            Table("Operating points of the artifact", columns, rows, code=True, prose=True),
+            Text(f"An operating point is called by its name: {first}"),
+            *snippets(first),
+        ]
+    nothing = Text("No policy was measured. Start with sere:top_s=2 and compare: sere compare MODEL DIR.")
+    return Section("settings", "Settings to copy", [place, *blocks] if blocks else [nothing])

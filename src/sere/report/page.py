@@ -67,11 +67,7 @@ def render(
     found = [finding for source in sources for finding in source.findings]
     letters = lettered(found)
     opening = headline(sources, keep)
-    points = {
-        name: str(point.policy)
-        for s in sources
-        for name, point in s.facts.get("operating_points", {}).items()
-    }
+    points = {name: point for s in sources for name, point in s.facts.get("operating_points", {}).items()}
     sections = [overview(found, letters)]
     for kind, source in read:
         sections += kind.sections(source, letters)
