@@ -18,7 +18,7 @@ from sere.engines.vllm.scores import check_scores, scorer_of
 from sere.engines.vllm.settings import Resolved, Settings
 from sere.errors import EngineError, PolicyError
 from sere.kernels import Fused, fused
-from sere.routing import LayerStatistics, RouterScores, RoutingBatch, parse_policy
+from sere.routing import Guard, LayerStatistics, RouterScores, RoutingBatch, parse_policy
 
 IDS = torch.tensor([[0, 5], [6, 2], [7, 7]], dtype=torch.int32)
 WEIGHTS = torch.tensor([[0.6, 0.4], [0.7, 0.3], [0.9, 0.1]])
@@ -50,6 +50,17 @@ def test_what_comes_out_shares_no_memory_with_what_went_in():
         ids, weights = layer(policy).route(IDS, WEIGHTS)
         assert ids.data_ptr() != IDS.data_ptr()
         assert weights.data_ptr() != WEIGHTS.data_ptr()
+
+
+@pytest.mark.parametrize(("least", "moved"), [(3, True), (4, False)])
+def test_the_guard_keeps_small_steps_as_routed_and_counts_them(least, moved):
+    guarded = layer(guard=Guard(least), guarded=torch.zeros((), dtype=torch.int64))
+    ids, weights = guarded.route(IDS, WEIGHTS)
+    assert torch.equal(ids, IDS) != moved
+    assert ids.data_ptr() != IDS.data_ptr()
+    assert torch.equal(weights, WEIGHTS)
+    assert int(guarded.guarded) == (not moved)
+    assert read(guarded.table)["decode"]["steps"] == 1
 
 
 def test_none_gives_back_every_bit():

@@ -8,6 +8,7 @@ from sere.artifact import LayerRecord, ModelRecord
 from sere.artifact.schema import OperatingPoint
 from sere.engines.vllm.settings import Settings
 from sere.errors import ArtifactError, EngineError, PolicyError
+from sere.routing import Guard
 from tests.engines_vllm.artifacts import random_artifact
 
 LAYERS = (LayerRecord(name="model.layers.0.mlp.experts", index=0, num_experts=8, top_k=2),)
@@ -16,7 +17,10 @@ MODEL = ModelRecord.describe(id="m", architecture="a", hidden_size=4, layers=LAY
 
 @pytest.fixture
 def folder(tmp_path):
-    points = {"balanced": OperatingPoint(policy="sere:top_s=1,threshold=0.25", metric="frobenius")}
+    points = {
+        "balanced": OperatingPoint(policy="sere:top_s=1,threshold=0.25", metric="frobenius"),
+        "guarded": OperatingPoint(policy="sere:top_s=1", guard=(6, 256)),
+    }
     random_artifact(MODEL, LAYERS).with_operating_points(points).save_pretrained(tmp_path)
     return str(tmp_path)
 
@@ -40,6 +44,21 @@ def test_the_default_is_sere_with_the_artifact_beside_the_weights(folder):
     resolved = Settings.read({}).resolve(folder)
     assert resolved.policy.name == "sere"
     assert resolved.artifact.model.id == "m"
+
+
+def test_a_guard_is_rows_or_what_the_operating_point_was_tuned_with(folder):
+    def guard(policy, given):
+        raw = {"artifact": folder, "policy": policy, "guard": given}
+        return Settings.read(raw).resolve("x").guard
+
+    assert guard("sere", 8) == Guard(8)
+    assert guard("sere", [4, 64]) == Guard(4, 64)
+    assert guard("sere", None) is None
+    assert guard("guarded", "auto") == Guard(6, 256)
+    with pytest.raises(PolicyError, match="'balanced' has none"):
+        guard("balanced", "auto")
+    with pytest.raises(PolicyError, match="whole numbers of rows"):
+        Settings.read({"guard": 0})
 
 
 def test_an_operating_point_of_the_artifact_can_be_named(folder):

@@ -2,6 +2,7 @@
 
 from sere.artifact.artifact import Artifact
 from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS
+from sere.artifact.points import GuardOption, NamedPolicy, is_short_form, named_policy
 from sere.artifact.schema import (
     FORMAT_VERSION,
     CalibrationRecord,
@@ -19,9 +20,13 @@ __all__ = [
     "METRICS",
     "Artifact",
     "CalibrationRecord",
+    "GuardOption",
     "LayerRecord",
     "Manifest",
     "ModelRecord",
+    "NamedPolicy",
     "OperatingPoint",
     "fingerprint",
+    "is_short_form",
+    "named_policy",
 ]

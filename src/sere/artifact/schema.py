@@ -126,12 +126,21 @@ class CalibrationRecord(Record):
 
 
 class OperatingPoint(BaseModel):
-    """A named, tuned policy: its short form, and whatever its tuner wants to remember."""
+    """A named, tuned policy: its short form, and whatever its tuner wants to remember.
+
+    Attributes:
+        policy: Short form; may hold several policies by rows, ``oea:top_s=3@4|oea:top_s=2@16``.
+        metric: Similarity to serve; None means the artifact's default.
+        guard: Least and most rows of a step for which it pays on the device that it was tuned for; None if
+            that is not known. Engines use it when they are told so.
+
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     policy: str
     metric: str | None = None
+    guard: tuple[int, int | None] | None = None
 
 
 class Manifest(Record):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sere.artifact import Artifact
+from sere.artifact import Artifact, named_policy
 from sere.demo.data import heldout_texts
 from sere.demo.tasks import Example
 from sere.engines.transformers import describe, find_layers
@@ -27,7 +27,7 @@ from sere.evaluation.speed import Speed, measure
 from sere.evaluation.stepwise import ExpertCount, Rerouting, text_logits
 from sere.evaluation.summarise import experts_record, fidelity_record, speed_record, tasks_record
 from sere.evaluation.tokens import check_vocabulary, context_length, heldout_sequences
-from sere.routing import Policy, make_policy, parse_policy
+from sere.routing import Policy, make_policy
 
 UNMODIFIED = "unmodified"
 NONE = "none"
@@ -55,7 +55,7 @@ def compare(
         model: A Transformers causal language model with routed experts; put into evaluation mode.
         tokenizer: Its tokenizer.
         artifact: Calibrated statistics; None if no policy needs any.
-        policies: Policies or their short forms, ``sere:top_s=2,threshold=0.5``.
+        policies: Policies, their short forms, ``sere:top_s=2,threshold=0.5``, or operating points by name.
         config: Settings.
         texts: Held-out texts; None for the bundled ones.
         metric: Similarity metric; None for the artifact's default.
@@ -132,7 +132,14 @@ def plan(
         NONE: Rerouting(None, make_policy(NONE)),
     }
     for given in policies:
-        name, policy = (given, parse_policy(given)) if isinstance(given, str) else (given.name, given)
+        own = metric
+        if not isinstance(given, str):
+            name, policy = given.name, given
+        elif given in (UNMODIFIED, NONE):
+            continue
+        else:
+            named = named_policy(given, artifact, metric)
+            name, policy, own = given, named.policy, named.metric
         if name in (UNMODIFIED, NONE):
             continue
         if name in variants:
@@ -140,8 +147,8 @@ def plan(
         if policy.requires and artifact is None:
             raise PolicyError(f"policy {name!r} needs an artifact. Calibrate the model and give its folder.")
         if policy.requires and artifact is not None:
-            artifact.statistics(artifact.layers[0].name, requires=policy.requires, metric=metric)
-        variants[name] = Rerouting(artifact, policy, metric)
+            artifact.statistics(artifact.layers[0].name, requires=policy.requires, metric=own)
+        variants[name] = Rerouting(artifact, policy, own)
     return variants
 
 

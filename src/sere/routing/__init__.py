@@ -1,7 +1,9 @@
 """The method: pure functions over tensors, with no engine and no input or output in them."""
 
 from sere.routing.batch import DECODE, PADDING, PREFILL, RouterScores, RoutingBatch
+from sere.routing.by_rows import UNCHANGED, ByRows
 from sere.routing.counters import FIELDS, count
+from sere.routing.guard import Guard, GuardLike
 from sere.routing.layer import LayerStatistics
 from sere.routing.policy import Phase, Policy, Routes
 from sere.routing.recipes import RECIPES, make_policy, parse_policy
@@ -12,6 +14,10 @@ __all__ = [
     "PADDING",
     "PREFILL",
     "RECIPES",
+    "UNCHANGED",
+    "ByRows",
+    "Guard",
+    "GuardLike",
     "LayerStatistics",
     "Phase",
     "Policy",

@@ -75,6 +75,10 @@ class Policy:
         """Optional fields of the batch that an engine must hand over: ``scores``, ``hidden``."""
         return self.select.needs | self.fill.needs | self.weigh.needs
 
+    def at(self, rows: int) -> Policy:
+        """Return the policy of a step of ``rows`` rows: this one, unless it is one by rows."""
+        return self
+
     def inert(self, top_k: int) -> str | None:
         """Say why this policy cannot change anything in a model with ``top_k`` slots, or None."""
         return self.select.inert(top_k) or self.fill.inert()

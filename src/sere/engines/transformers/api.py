@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from sere.artifact import Artifact
+from sere.artifact import Artifact, GuardOption, NamedPolicy, is_short_form, named_policy
 from sere.engines.transformers.decoding import gathers
 from sere.engines.transformers.describe import configured, describe
 from sere.engines.transformers.handle import MARK, Handle
@@ -20,7 +20,7 @@ from sere.engines.transformers.rerouting import Rerouting, device_of
 from sere.engines.transformers.scores import ScoreSource
 from sere.engines.transformers.sources import with_scores
 from sere.errors import EngineError, PolicyError
-from sere.routing import LayerStatistics, Policy, parse_policy
+from sere.routing import LayerStatistics, Policy
 
 _log = logging.getLogger("sere")
 
@@ -34,6 +34,7 @@ def apply(
     *,
     metric: str | None = None,
     counting: bool = True,
+    guard: GuardOption = None,
 ) -> Handle:
     """Re-route ``model`` by ``policy`` until :func:`remove`.
 
@@ -54,9 +55,12 @@ def apply(
         model: A loaded Transformers model with routed experts; ``torch.compile(model)`` will do.
         artifact: An artifact, a folder or Hub id of one, or None for a policy that needs none. With
             None, an artifact that lies beside the model's weights is taken if the policy needs one.
-        policy: A policy or its short form, ``sere:top_s=2,threshold=0.5``.
+        policy: A policy, its short form, ``sere:top_s=2,threshold=0.5``, or the name of an operating point
+            of the artifact, ``balanced``.
         metric: Similarity to serve; None means the artifact's default.
         counting: Count what happens, on the device. It costs a few small operations a layer.
+        guard: Steps of fewer rows than this stay as routed; a pair also gives the most rows, and ``auto``
+            takes what was tuned with the operating point. See :class:`~sere.routing.guard.Guard`.
 
     Returns:
         The handle, with counters, banner and ``remove()``.
@@ -65,14 +69,14 @@ def apply(
         EngineError: If the model cannot be re-routed, is re-routed already, or an artifact is needed; or
             if the policy needs the router's scores and no layer shows them.
         ArtifactError: If the artifact is of another model, or damaged.
-        PolicyError: If the policy's short form is wrong.
+        PolicyError: If the policy is wrong, or the guard.
 
     """
     root = unwrap(model)
     found = survey(root)
     _refuse_second(root, found)
-    label, policy = _policy(policy)
-    artifact = _artifact(root, artifact, policy)
+    artifact, named = _named(root, artifact, policy, metric)
+    policy, metric, limits = named.policy, named.metric, named.guarded_by(guard)
     if artifact is not None:
         artifact.check_model(describe(root))
     notes = _notes(configured(root), found, policy)
@@ -88,10 +92,11 @@ def apply(
                 _statistics(artifact, layer, policy, metric),
                 counting,
                 sources.get(layer.name),
+                limits,
             )
             for layer in found.layers
         )
-    handle = Handle(root, found, policy, label, artifact, reroutings, notes)
+    handle = Handle(root, found, policy, named.label, artifact, reroutings, notes)
     handle.install()
     for note in notes:
         warnings.warn(f"sere: {note}", RuntimeWarning, stacklevel=2)
@@ -121,12 +126,13 @@ def rerouted(
     *,
     metric: str | None = None,
     counting: bool = True,
+    guard: GuardOption = None,
 ) -> Iterator[Handle]:
     """Re-route ``model`` inside a ``with`` block; arguments and errors as :func:`apply`.
 
     The hooks come off at the end of the block, whatever happens in it.
     """
-    handle = apply(model, artifact, policy, metric=metric, counting=counting)
+    handle = apply(model, artifact, policy, metric=metric, counting=counting, guard=guard)
     try:
         yield handle
     finally:
@@ -143,31 +149,40 @@ def _refuse_second(root: nn.Module, found: Survey) -> None:
         )
 
 
-def _policy(policy: Policy | str) -> tuple[str, Policy]:
-    """Label and policy."""
+def _named(
+    root: nn.Module, artifact: ArtifactLike, policy: Policy | str, metric: str | None
+) -> tuple[Artifact | None, NamedPolicy]:
+    """Load the artifact, if one is given or needed, and look the policy up."""
+    if not isinstance(policy, (str, Policy)):
+        raise PolicyError(
+            f"a policy is a Policy, its short form or the name of an operating point, not "
+            f"{type(policy).__name__}. Write 'sere:top_s=2', say."
+        )
+    if artifact is not None and not isinstance(artifact, Artifact):
+        artifact = Artifact.from_pretrained(artifact)
+    if artifact is None and isinstance(policy, str) and not is_short_form(policy):
+        artifact = _beside(root)
     if isinstance(policy, str):
-        return policy, parse_policy(policy)
-    if isinstance(policy, Policy):
-        return policy.name, policy
-    raise PolicyError(
-        f"a policy is a Policy or its short form, not {type(policy).__name__}. Write 'sere:top_s=2', say."
-    )
+        named = named_policy(policy, artifact, metric)
+    else:
+        named = NamedPolicy(policy.name, policy, metric)
+    if artifact is None and named.policy.requires:
+        artifact = _beside(root)
+        if artifact is None:
+            raise EngineError(
+                f"policy {named.policy.name!r} needs an artifact with "
+                f"{', '.join(sorted(named.policy.requires))}. Calibrate the model first (sere calibrate, or "
+                "sere.calibrate), or name the folder of its artifact."
+            )
+    return artifact, named
 
 
-def _artifact(root: nn.Module, artifact: ArtifactLike, policy: Policy) -> Artifact | None:
-    if isinstance(artifact, Artifact):
-        return artifact
-    if artifact is not None:
-        return Artifact.from_pretrained(artifact)
-    if not policy.requires:
-        return None
-    beside = getattr(getattr(configured(root), "config", None), "_name_or_path", "")
-    if beside and Path(beside).is_dir() and Artifact.exists_in(beside):
-        return Artifact.from_pretrained(beside)
-    raise EngineError(
-        f"policy {policy.name!r} needs an artifact with {', '.join(sorted(policy.requires))}. Calibrate the "
-        "model first (sere calibrate, or sere.calibrate), or name the folder of its artifact."
-    )
+def _beside(root: nn.Module) -> Artifact | None:
+    """Load the artifact that lies beside the model's weights, if there is one."""
+    folder = getattr(getattr(configured(root), "config", None), "_name_or_path", "")
+    if folder and Path(folder).is_dir() and Artifact.exists_in(folder):
+        return Artifact.from_pretrained(folder)
+    return None
 
 
 def _statistics(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import torch
@@ -45,22 +45,24 @@ class RunCounters:
         decode: Steps with decode rows only, by layer: :data:`sere.routing.FIELDS` to value.
         prefill: Steps with prefill rows only.
         mixed: Steps with both, which only continuous batching has.
+        guarded: Steps with decode rows that the guard left as routed, by layer; they are counted above, too.
 
     """
 
     decode: Table
     prefill: Table
     mixed: Table
+    guarded: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, tables: Mapping[str, Tensor]) -> RunCounters:
+    def read(cls, tables: Mapping[str, Tensor], guarded: Mapping[str, Tensor] | None = None) -> RunCounters:
         """Copy the layers' tables from their devices; this waits for them."""
         host = {name: table.tolist() for name, table in tables.items()}
         parts = (
             {name: dict(zip(FIELDS, rows[kind], strict=True)) for name, rows in host.items()}
             for kind in range(len(STEP_KINDS))
         )
-        return cls(*parts)
+        return cls(*parts, guarded={name: int(value) for name, value in (guarded or {}).items()})
 
     @property
     def layers(self) -> dict[str, dict[str, int]]:

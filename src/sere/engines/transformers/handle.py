@@ -65,13 +65,15 @@ class Handle:
         tables = {each.layer.name: each.table for each in self.reroutings if each.table is not None}
         if not tables:
             raise EngineError("nothing was counted. Apply the policy with counting=True.")
-        return RunCounters.read(tables)
+        guarded = {each.layer.name: each.guarded for each in self.reroutings if each.guarded is not None}
+        return RunCounters.read(tables, guarded)
 
     def reset(self) -> None:
         """Set all counters to zero."""
         for each in self.reroutings:
-            if each.table is not None:
-                each.table.zero_()
+            for counter in (each.table, each.guarded):
+                if counter is not None:
+                    counter.zero_()
 
     def banner(self) -> str:
         """Say which layers are re-routed, which not and why, by which policy and artifact."""
@@ -83,6 +85,7 @@ class Handle:
             f"  re-routed: {len(layers)} layers ({', '.join(shapes)}), {layers[0].name} to {layers[-1].name}",
             *(f"  not re-routed: {name}: {reason}" for name, reason in self.survey.skipped.items()),
             f"  phase: {self.policy.phase}; artifact: {source}",
+            *(f"  guard: {guard}" for guard in {each.guard for each in self.reroutings} if guard is not None),
             *(f"  note: {note}" for note in self.notes),
         ]
         return "\n".join(lines)

@@ -16,7 +16,7 @@ from sere.engines.transformers.rerouting import Rerouting
 from sere.engines.transformers.rows import Generation, row_kinds, token_shape
 from sere.engines.transformers.scores import ScoreSource
 from sere.errors import EngineError
-from sere.routing import PREFILL, RoutingBatch
+from sere.routing import PREFILL, UNCHANGED, RoutingBatch
 
 Hook = Callable[..., Any]
 
@@ -153,21 +153,24 @@ def reroute(
         # phase=decode keeps as routed.
         kinds = torch.full((rows,), PREFILL, device=ids.device)
     kinds, table = kinds.to(ids.device), rerouting.table_on(ids.device)
+    logits = step.logits.pop(layer.name, None)
+    policy = rerouting.policy_of(kinds)
     fused = rerouting.fused_for(weights)
-    if fused is not None:
+    if fused is not None and policy is not None:
         new_ids, new_weights = fused.route(flat_ids, flat_weights, kinds, table)
         return new_ids.view_as(ids), new_weights.view_as(weights)
-    needs = rerouting.policy.needs
+    needs = policy.needs if policy is not None else frozenset()
     batch = RoutingBatch(
         flat_ids,
         flat_weights,
         layer.num_experts,
         kinds,
-        scores=rerouting.scores(step.logits.pop(layer.name, None), rows) if "scores" in needs else None,
+        scores=rerouting.scores(logits, rows) if "scores" in needs else None,
         hidden=hidden.flatten(0, -2) if "hidden" in needs and hidden is not None else None,
     )
-    inert = rerouting.policy.inert(batch.top_k) is not None
-    routes = rerouting.policy.route(batch, rerouting.statistics_on(ids.device), redirect_padding=not inert)
+    inert = policy is None or policy.inert(batch.top_k) is not None
+    chosen = UNCHANGED if policy is None else policy
+    routes = chosen.route(batch, rerouting.statistics_on(ids.device), redirect_padding=not inert)
     if table is not None:
         add_step(table, batch, routes)
     if inert:

@@ -12,7 +12,7 @@ from sere.engines.transformers.layers import MoELayer
 from sere.engines.transformers.scores import ScoreSource
 from sere.errors import EngineError
 from sere.kernels import Fused
-from sere.routing import LayerStatistics, Policy, RouterScores
+from sere.routing import DECODE, Guard, LayerStatistics, Policy, RouterScores
 
 
 @dataclass(eq=False)
@@ -26,6 +26,9 @@ class Rerouting:
         table: Counters, or None if nothing is to be counted.
         source: Where the router's scores come from, or None if the policy needs none.
         fused: The policy on its kernel, or None if it runs as plain torch.
+        guard: Steps that stay as routed, or None.
+        guarded: Steps with decode rows that the guard left as routed, shape [], int64; None if nothing is
+            counted or there is no guard.
         called: Whether the experts module has run at all.
 
     """
@@ -36,6 +39,8 @@ class Rerouting:
     table: Tensor | None
     source: ScoreSource | None = None
     fused: Fused | None = None
+    guard: Guard | None = None
+    guarded: Tensor | None = None
     called: bool = False
 
     @classmethod
@@ -46,17 +51,19 @@ class Rerouting:
         statistics: LayerStatistics,
         counting: bool,
         source: ScoreSource | None = None,
+        guard: Guard | None = None,
     ) -> Rerouting:
         """Put everything that the hooks need on the layer's device."""
         device = device_of(layer.module)
         table = new_table(device) if counting else None
+        guarded = torch.zeros((), dtype=torch.int64, device=device) if counting and guard else None
         fused = None if policy.inert(layer.top_k) else Fused.of(policy, statistics)
         prepared = () if fused is None else (fused.table.similarity, fused.table.order)
-        for tensor in (*_tensors(statistics).values(), *prepared, table):
+        for tensor in (*_tensors(statistics).values(), *prepared, table, guarded):
             if tensor is not None and device.type != "cpu":
                 # Graphs captured on an accelerator may then read and write it in place.
                 torch._dynamo.mark_static_address(tensor)
-        return cls(layer, policy, statistics, table, source, fused)
+        return cls(layer, policy, statistics, table, source, fused, guard, guarded)
 
     def fused_for(self, weights: Tensor) -> Fused | None:
         """Return the policy's kernel on the device of ``weights``; None if it has none, or no gradients."""
@@ -71,6 +78,17 @@ class Rerouting:
         if self.table is not None and self.table.device != device:
             self.table = self.table.to(device)
         return self.table
+
+    def policy_of(self, kinds: Tensor) -> Policy | None:
+        """Return what re-routes a step of rows of these kinds; None if the guard keeps it as routed."""
+        rows = kinds.shape[0]
+        if self.guard is None or self.guard.passes(rows):
+            return self.policy.at(rows)
+        if self.guarded is not None:
+            if self.guarded.device != kinds.device:
+                self.guarded = self.guarded.to(kinds.device)
+            self.guarded.add_((kinds == DECODE).any())
+        return None
 
     def scores(self, logits: Tensor | None, rows: int) -> RouterScores:
         """Turn what the router has just computed into scores of all experts.

@@ -27,6 +27,8 @@ def banner(engine: Engine, model: str) -> str:
         metric = resolved.metric or artifact.default_metric
         lines.append(f"sere: artifact of {artifact.model.id}, {metric}, hash {artifact.hash[:12]}")
     lines += [f"sere: {text}" for text in _expectation(engine)]
+    if engine.resolved.guard is not None:
+        lines.append(f"sere: guard: {engine.resolved.guard}")
     return "\n".join(lines)
 
 

@@ -187,4 +187,8 @@ def _rerouting(
         table=new_table(device) if resolved.settings.counting else None,
         switch=torch.ones((), dtype=torch.bool, device=device) if graphs else None,
         scorer=scorer_of(layer.runner.router),
+        guard=resolved.guard,
+        guarded=torch.zeros((), dtype=torch.int64, device=device)
+        if resolved.guard and resolved.settings.counting
+        else None,
     )

@@ -7,30 +7,34 @@ from __future__ import annotations
 
 from typing import Any
 
+from sere.artifact import named_policy
 from sere.engines.vllm.counting import Counts, read
 from sere.engines.vllm.loading import Engine, statistics_of
 from sere.engines.vllm.scores import check_scores
 from sere.errors import EngineError
 from sere.kernels import Fused
-from sere.routing import LayerStatistics, Policy, make_policy, parse_policy
+from sere.routing import LayerStatistics, Policy
 
 OFF, ON = "off", "on"
 
 
 def counters(worker: Any) -> dict[str, Any]:
-    """Counters of this worker: ``{"rank", "policy", "layers": {name: {phase: {field: int}}}}``."""
+    """Counters of this worker: ``{"rank", "policy", "layers": {name: {phase: {field: int}}},
+    "guarded": {name: int}}``, the last with steps that the guard left as routed."""
     engine = engine_of(worker)
     layers: dict[str, Counts] = {
         layer.name: read(layer.table) for layer in engine.reroutings if layer.table is not None
     }
-    return {"rank": engine.rank, "policy": state(engine), "layers": layers}
+    guarded = {layer.name: int(layer.guarded) for layer in engine.reroutings if layer.guarded is not None}
+    return {"rank": engine.rank, "policy": state(engine), "layers": layers, "guarded": guarded}
 
 
 def reset(worker: Any) -> None:
     """Set all counters of this worker to zero."""
     for layer in engine_of(worker).reroutings:
-        if layer.table is not None:
-            layer.table.zero_()
+        for counter in (layer.table, layer.guarded):
+            if counter is not None:
+                counter.zero_()
 
 
 def switch(worker: Any, policy: str) -> str:
@@ -117,8 +121,5 @@ def _turn(engine: Engine, on: bool) -> None:
 
 
 def _policy(engine: Engine, text: str) -> tuple[Policy, str | None]:
-    artifact = engine.resolved.artifact
-    points = artifact.operating_points if artifact is not None else {}
-    if text in points:
-        return parse_policy(points[text].policy), points[text].metric or engine.resolved.metric
-    return (parse_policy(text) if ":" in text else make_policy(text)), engine.resolved.metric
+    named = named_policy(text, engine.resolved.artifact)
+    return named.policy, named.metric or engine.resolved.metric

@@ -11,7 +11,7 @@ from sere.engines.vllm.counting import add_step, unchanged
 from sere.engines.vllm.rows import RowKinds
 from sere.engines.vllm.scores import RouterScorer
 from sere.kernels import Fused
-from sere.routing import PREFILL, LayerStatistics, Policy, RouterScores, Routes, RoutingBatch
+from sere.routing import PREFILL, Guard, LayerStatistics, Policy, RouterScores, Routes, RoutingBatch
 
 _IDS = (torch.int32, torch.int64)
 
@@ -34,6 +34,8 @@ class Rerouting:
         switch: On a device that replays graphs, a bool tensor without dimensions that turns the policy's
             result on or off; None where Python runs in every step.
         scorer: Turns the router's logits into scores of all experts; None if that cannot be done.
+        guard: Steps that stay as routed, by their number of rows, or None.
+        guarded: How many there were, shape [], int64, on the device; None without a guard or a count.
         enabled: Whether the policy is on, where Python runs in every step.
         calls: How often :meth:`route` ran: it runs while graphs are captured, not while they are replayed.
         fused: The policy on its kernel, or None if it has none.
@@ -51,6 +53,8 @@ class Rerouting:
     table: Tensor | None
     switch: Tensor | None = None
     scorer: RouterScorer | None = None
+    guard: Guard | None = None
+    guarded: Tensor | None = None
     enabled: bool = True
     calls: int = 0
     fused: Fused | None = field(init=False, default=None)
@@ -94,7 +98,7 @@ class Rerouting:
             # Not this step's rows, so nothing is known about them: all stay as routed.
             kinds = torch.full(ids.shape[:1], PREFILL, dtype=torch.int32, device=ids.device)
         wide = ids if ids.dtype in _IDS else ids.to(torch.int64)
-        if self._keeps_all(ids.shape[0]):
+        if self._guards(ids.shape[0]) or self._keeps_all(ids.shape[0]):
             if self.table is not None:
                 add_step(self.table, RoutingBatch(wide, weights, self.num_experts, kinds), None)
             return _copy(ids), _copy(weights)
@@ -127,6 +131,14 @@ class Rerouting:
     def changes(self) -> bool:
         """Whether the policy can change anything in this layer."""
         return self.enabled and self.policy.inert(self.top_k) is None
+
+    def _guards(self, rows: int) -> bool:
+        """Whether the guard keeps the step as routed; a graph has one number of rows, so one answer."""
+        if self.guard is None or self.guard.passes(rows):
+            return False
+        if self.guarded is not None:
+            self.guarded.add_(1)
+        return True
 
     def _keeps_all(self, rows: int) -> bool:
         """Whether nothing can change in this step; never of a step whose graph may serve another one."""

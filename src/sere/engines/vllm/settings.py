@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pydantic
 
-from sere.artifact import Artifact
-from sere.errors import ArtifactError, EngineError, PolicyError, did_you_mean
-from sere.routing import RECIPES, Policy, make_policy, parse_policy
+from sere.artifact import Artifact, NamedPolicy, is_short_form, named_policy
+from sere.errors import ArtifactError, EngineError, did_you_mean
+from sere.routing import RECIPES, Guard, Policy, make_policy, parse_policy
 
 
 class Settings(pydantic.BaseModel):
@@ -25,6 +25,8 @@ class Settings(pydantic.BaseModel):
         counting: Count on the device what happens; costs a few small operations a layer.
         drafts: Re-route draft models and MTP modules too, where the artifact has their layers or the policy
             needs none.
+        guard: Steps of fewer rows stay as routed; a pair of least and most, or ``auto`` for the operating
+            point's own; None for no guard.
         parameters: Parameters of the recipe; the user writes them beside the other keys.
 
     """
@@ -36,6 +38,7 @@ class Settings(pydantic.BaseModel):
     metric: str | None = None
     counting: bool = True
     drafts: bool = False
+    guard: int | list[int | None] | str | None = None
     parameters: dict[str, Any] = {}
 
     @classmethod
@@ -70,8 +73,10 @@ class Settings(pydantic.BaseModel):
             ) from error
         if recipe is not None:
             make_policy(settings.policy, **rest)
-        elif ":" in settings.policy:
+        elif is_short_form(settings.policy):
             parse_policy(settings.policy)
+        if not isinstance(settings.guard, str | None):
+            Guard.of(settings.guard)
         return settings
 
     def resolve(self, model: str, revision: str | None = None) -> Resolved:
@@ -90,7 +95,8 @@ class Settings(pydantic.BaseModel):
         artifact = Artifact.from_pretrained(self.artifact) if self.artifact is not None else None
         if artifact is None and Path(model).is_dir() and Artifact.exists_in(model):
             artifact = Artifact.from_pretrained(model)
-        policy, metric = self._policy(artifact)
+        named = self._policy(artifact)
+        policy, guard = named.policy, named.guarded_by(self.guard)
         if artifact is None and policy.requires:
             if Path(model).is_dir():
                 raise EngineError(
@@ -98,21 +104,12 @@ class Settings(pydantic.BaseModel):
                     f'weights in {model}. Run \'sere calibrate {model} --out DIR\' and add "artifact": "DIR".'
                 )
             artifact = _beside_on_the_hub(model, revision, policy)
-        return Resolved(self, policy, artifact, metric)
+        return Resolved(self, policy, artifact, named.metric, guard)
 
-    def _policy(self, artifact: Artifact | None) -> tuple[Policy, str | None]:
+    def _policy(self, artifact: Artifact | None) -> NamedPolicy:
         if self.policy in RECIPES:
-            return make_policy(self.policy, **self.parameters), self.metric
-        if ":" in self.policy:
-            return parse_policy(self.policy), self.metric
-        points = artifact.operating_points if artifact is not None else {}
-        if self.policy not in points:
-            raise PolicyError(
-                f"there is no policy or operating point {self.policy!r}."
-                f"{did_you_mean(self.policy, [*RECIPES, *points])}"
-            )
-        point = points[self.policy]
-        return parse_policy(point.policy), self.metric or point.metric
+            return NamedPolicy(self.policy, make_policy(self.policy, **self.parameters), self.metric)
+        return named_policy(self.policy, artifact, self.metric)
 
 
 _OWN: Final = tuple(name for name in Settings.model_fields if name != "parameters")
@@ -127,6 +124,7 @@ class Resolved:
         policy: The policy.
         artifact: The artifact, or None where the policy needs none and none was found.
         metric: Similarity to serve; None means the artifact's default.
+        guard: Steps that stay as routed, by their number of rows, or None.
 
     """
 
@@ -134,6 +132,7 @@ class Resolved:
     policy: Policy
     artifact: Artifact | None
     metric: str | None = field(default=None)
+    guard: Guard | None = None
 
     @property
     def label(self) -> str:

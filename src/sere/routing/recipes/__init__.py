@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable
 
 from sere.errors import PolicyError, did_you_mean
+from sere.routing.by_rows import ByRows
 from sere.routing.policy import Policy
 from sere.routing.recipes.controls import least_similar, none, random, top_k
 from sere.routing.recipes.fold import fold, tolerance
@@ -70,10 +71,15 @@ def make_policy(name: str, /, **parameters: object) -> Policy:
 def parse_policy(text: str) -> Policy:
     """Build a policy from its short form, such as ``sere:top_s=2,threshold=0.5``.
 
+    ``oea:top_s=3@4|oea:top_s=2@16`` takes the first for steps of 4 to 15 rows, the second from 16 rows on,
+    and leaves smaller steps as routed.
+
     Raises:
         PolicyError: As :func:`make_policy`, and if the text has another form.
 
     """
+    if "@" in text:
+        return ByRows.of(tuple(_from_rows(text, part) for part in text.split("|")))
     name, _, rest = text.strip().partition(":")
     parameters: dict[str, object] = {}
     for item in filter(None, (part.strip() for part in rest.split(","))):
@@ -84,6 +90,13 @@ def parse_policy(text: str) -> Policy:
             raise PolicyError(f"{text!r}: {key.strip()!r} is given twice. Keep one of them.")
         parameters[key.strip()] = _value(value.strip())
     return make_policy(name.strip(), **parameters)
+
+
+def _from_rows(text: str, part: str) -> tuple[int, Policy]:
+    policy, at, rows = part.rpartition("@")
+    if not at or not rows.strip().isdecimal():
+        raise PolicyError(f"{text!r}: expected POLICY@ROWS, got {part!r}. Write POLICY@4|POLICY@16.")
+    return int(rows), parse_policy(policy)
 
 
 def _value(text: str) -> object:
