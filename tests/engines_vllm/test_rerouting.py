@@ -144,7 +144,7 @@ def test_another_policy_is_served_from_the_next_step_on():
 
 def test_a_wrong_policy_leaves_the_served_one():
     served, one = worker()
-    with pytest.raises(PolicyError, match="no policy 'spare'"):
+    with pytest.raises(PolicyError, match="no policy or operating point 'spare'"):
         remote.switch(served, "spare")
     with pytest.raises(EngineError, match="needs an artifact"):
         remote.switch(served, "sere:top_s=1")

@@ -49,7 +49,7 @@ class Guard:
             return given
         if isinstance(given, int):
             return cls(given)
-        if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2:
+        if isinstance(given, list | tuple) and len(given) == 2:
             least, most = given
             return cls(1 if least is None else least, most)
         raise PolicyError(

@@ -62,7 +62,8 @@ class RunCounters:
             {name: dict(zip(FIELDS, rows[kind], strict=True)) for name, rows in host.items()}
             for kind in range(len(STEP_KINDS))
         )
-        return cls(*parts, guarded={name: int(value) for name, value in (guarded or {}).items()})
+        decode, prefill, mixed = parts
+        return cls(decode, prefill, mixed, {name: int(value) for name, value in (guarded or {}).items()})
 
     @property
     def layers(self) -> dict[str, dict[str, int]]:

@@ -19,8 +19,12 @@ OFF, ON = "off", "on"
 
 
 def counters(worker: Any) -> dict[str, Any]:
-    """Counters of this worker: ``{"rank", "policy", "layers": {name: {phase: {field: int}}},
-    "guarded": {name: int}}``, the last with steps that the guard left as routed."""
+    """Read this worker's counters; ``guarded`` has the steps that the guard left as routed.
+
+    Returns:
+        ``{"rank", "policy", "layers": {name: {phase: {field: int}}}, "guarded": {name: int}}``.
+
+    """
     engine = engine_of(worker)
     layers: dict[str, Counts] = {
         layer.name: read(layer.table) for layer in engine.reroutings if layer.table is not None
