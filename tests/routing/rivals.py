@@ -122,11 +122,16 @@ def tail_mass(old: Mixture, beta: float) -> set[int]:
     return set()
 
 
-def refitted(case: Scored, old: Mixture, new: set[int], ridge: float) -> Mixture:
-    """Normal equations with a ridge relative to the mean of the diagonal."""
+def refitted(
+    case: Scored, old: Mixture, new: set[int], ridge: float, prior: Mixture | None = None
+) -> Mixture:
+    """Normal equations with a ridge relative to the mean of the diagonal, towards zero or a prior."""
     names, lost = sorted(new), sorted(old)
     gram = case.gram.astype(np.float64)
     square = gram[np.ix_(names, names)]
-    square = square + ridge * square.diagonal().mean() * np.eye(len(names))
+    pull = ridge * square.diagonal().mean()
+    square = square + pull * np.eye(len(names))
     wanted = gram[np.ix_(names, lost)] @ np.array([old[e] for e in lost])
+    if prior is not None:
+        wanted = wanted + pull * np.array([prior[e] for e in names])
     return dict(zip(names, np.linalg.solve(square, wanted), strict=True))

@@ -167,11 +167,8 @@ def test_fold(scored, size, floor):
     same(outcome(make_policy("fold", size=size, floor=floor), batch, layer), (rows, rivals.used(rows)), 1e-4)
 
 
-@FAST
-@given(scored_cases(), st.sampled_from((0.011, 0.07, 0.23, 0.6)), st.integers(0, 2), st.booleans(), FLOORS)
-def test_tolerance(scored, share, top_s, backfill, floor):
-    case, batch, layer = scored
-    voters, rows, _ = rivals.split(case)
+def tolerated(case, rows, voters, share, top_s, floor):
+    """Active experts of a tolerance."""
 
     def energy(expert, weight):
         return float((np.float32(weight) * case.norm[expert]) ** 2)
@@ -189,13 +186,38 @@ def test_tolerance(scored, share, top_s, backfill, floor):
         if lost > allowed or len(active) <= least(case, floor):
             break
         active.discard(expert)
+    return active
+
+
+SHARES = st.sampled_from((0.011, 0.07, 0.23, 0.6))
+
+
+@FAST
+@given(scored_cases(), SHARES, st.integers(0, 2), st.booleans(), FLOORS)
+def test_tolerance(scored, share, top_s, backfill, floor):
+    case, batch, layer = scored
+    voters, rows, _ = rivals.split(case)
     fill = rivals.backfilled if backfill else rivals.dropped
-    changed, used = fill(case, active)
+    changed, used = fill(case, tolerated(case, rows, voters, share, top_s, floor))
     wanted = [
         rivals.refitted(case, old, set(new), 1e-2) if set(new) != set(old) else old
         for old, new in zip(rows, changed, strict=True)
     ]
     policy = make_policy("tolerance", share=share, top_s=top_s, backfill=backfill, floor=floor)
+    same(outcome(policy, batch, layer), (wanted, used), 2e-3)
+
+
+@FAST
+@given(scored_cases(), SHARES, st.integers(0, 2), st.sampled_from((0.1, 1.0, 30.0)), FLOORS)
+def test_refit(scored, share, top_s, ridge, floor):
+    case, batch, layer = scored
+    voters, rows, _ = rivals.split(case)
+    changed, used = rivals.backfilled(case, tolerated(case, rows, voters, share, top_s, floor))
+    wanted = [
+        rivals.refitted(case, old, set(new), ridge, new) if set(new) != set(old) else old
+        for old, new in zip(rows, changed, strict=True)
+    ]
+    policy = make_policy("refit", share=share, top_s=top_s, ridge=ridge, floor=floor)
     same(outcome(policy, batch, layer), (wanted, used), 2e-3)
 
 

@@ -40,11 +40,9 @@ Decode batches of Mixture-of-Experts models faster by reading fewer experts per 
      measure once how alike its experts are
   4. [cyan]sere compare MODEL DIR --policy sere:top_s=2,threshold=0.5[/cyan]
      experts read, loss and speed, side by side
-  5. [cyan]sere sweep MODEL DIR --out RUNS[/cyan]
-     every recipe at equal numbers of experts, with a picture
-  6. [cyan]sere serve MODEL --artifact DIR --policy sere:top_s=2,threshold=0.5[/cyan]
+  5. [cyan]sere serve MODEL --artifact DIR --policy sere:top_s=2,threshold=0.5[/cyan]
      vLLM with the policy on
-  7. [cyan]sere doctor --url http://localhost:8000[/cyan]
+  6. [cyan]sere doctor --url http://localhost:8000[/cyan]
      proof that the server re-routes
 
 MODEL is a folder with a checkpoint, a name on the Hugging Face Hub,

@@ -8,6 +8,7 @@ solution that needs no hidden state.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from sere.routing.fill import Filled
 from sere.routing.layer import LayerStatistics
 from sere.routing.part import Part
 from sere.routing.scores import needed
-from sere.routing.weigh import changed_rows
+from sere.routing.weigh import Renormalise, changed_rows
 
 
 @dataclass(frozen=True)
@@ -63,18 +64,23 @@ class Refit(Part):
     """Least-squares weights of a row's new experts for its old mixture.
 
     For a row with old weights w on experts u and new experts v (each once): the a that minimises
-    ``|| sum_k w_k E_uk - sum_j a_j E_vj ||^2`` in expectation, from ``(G_vv + ridge) a = G_vu w``. Rows
-    in which nothing changed are not touched.
+    ``|| sum_k w_k E_uk - sum_j a_j E_vj ||^2`` in expectation, from
+    ``(G_vv + ridge) a = G_vu w + ridge * a_0``. Rows in which nothing changed are not touched.
 
     Attributes:
         ridge: Added to the diagonal, relative to its mean over the row's experts, at least 0.
+        towards: What the ridge pulls to, ``a_0``: ``zero``, or the ``router``'s own weights of the new
+            experts, on the row's old sum. The moments are means over all tokens; the router knows this one.
 
     """
 
     ridge: float = 1e-2
+    towards: Literal["zero", "router"] = "zero"
 
     def __post_init__(self) -> None:
         check_ridge(self.ridge)
+        if self.towards not in ("zero", "router"):
+            raise PolicyError(f"a refit goes towards 'zero' or 'router', not {self.towards!r}.")
 
     def __call__(
         self, batch: RoutingBatch, valid: Tensor, eligible: Tensor, filled: Filled, layer: LayerStatistics
@@ -92,7 +98,11 @@ class Refit(Part):
         mean = own.sum(1, keepdim=True) / live.sum(1, keepdim=True).clamp(min=1)
         # Slots that do not take part become rows of the identity, so that the system stays regular.
         shift = torch.where(live, self.ridge * mean + torch.finfo(torch.float32).tiny, torch.ones_like(own))
-        solved, _ = torch.linalg.solve_ex(square + torch.diag_embed(shift), cross @ wanted)
+        target = cross @ wanted
+        if self.towards == "router":
+            prior = Renormalise()(batch, valid, eligible, filled, layer).float().masked_fill(~live, 0)
+            target = target + (shift * prior).unsqueeze(2)
+        solved, _ = torch.linalg.solve_ex(square + torch.diag_embed(shift), target)
         changed = changed_rows(batch, eligible, filled)
         fitted = solved.squeeze(2).masked_fill(~live, 0)
         usable = changed & fitted.isfinite().all(1, keepdim=True) & valid

@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -93,13 +94,21 @@ def sources(names: Iterable[str]) -> dict[str, bytes]:
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        spec = None if name in seen else importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
+        origin, package = (None, False) if name in seen else _origin(name)
+        if origin is None:
             continue
-        code = Path(spec.origin).read_bytes()
-        seen[name] = b"" if spec.submodule_search_locations is not None else code
+        code = Path(origin).read_bytes()
+        seen[name] = b"" if package else code
         waiting += [each for each in _IMPORT.findall(code.decode()) if _COUNTED.match(each)]
     return seen
+
+
+def _origin(name: str) -> tuple[str | None, bool]:
+    """File of a module, and whether it is a package's; the running script is a module too."""
+    if name == "__main__":
+        return getattr(sys.modules[name], "__file__", None), False
+    spec = importlib.util.find_spec(name)
+    return (None, False) if spec is None else (spec.origin, spec.submodule_search_locations is not None)
 
 
 def tokens_hash(ids: Tensor) -> str:

@@ -19,6 +19,7 @@ from sere.routing.recipes.controls import least_similar, none, random, top_k
 from sere.routing.recipes.fold import fold, tolerance
 from sere.routing.recipes.knob import Knob, knob_of
 from sere.routing.recipes.per_row import k1k2, naee
+from sere.routing.recipes.refit import refit
 from sere.routing.recipes.sere import sere
 from sere.routing.recipes.shared import des_vote, energy, moe_spec, oea, xshare
 
@@ -39,6 +40,7 @@ RECIPES: dict[str, Callable[..., Policy]] = {
     "k1k2": k1k2,
     "fold": fold,
     "tolerance": tolerance,
+    "refit": refit,
 }
 """Registered name to the function that builds the policy."""
 

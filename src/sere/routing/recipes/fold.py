@@ -31,7 +31,9 @@ def fold(size: int = 32, ridge: float = 1e-3, floor: int | None = None, phase: P
     return Policy("fold", Budget(size, Energy(1), 0, floor), MinLoss(), Project(ridge), phase)
 
 
-@knob("share", lambda _experts, _top_k: (0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002))
+@knob(
+    "share", lambda _experts, _top_k: (0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002)
+)
 def tolerance(
     share: float = 0.05,
     top_s: int = 0,
