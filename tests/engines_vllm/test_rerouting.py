@@ -142,6 +142,14 @@ def test_another_policy_is_served_from_the_next_step_on():
     assert remote.counters(served)["policy"] == "top_k:k=1"
 
 
+def test_another_policy_by_layers_gives_a_layer_its_own():
+    served, one = worker()
+    assert remote.switch(served, f"top_k:k=1#{one.index};none") == f"top_k:k=1#{one.index};none"
+    assert one.policy == parse_policy("top_k:k=1")
+    remote.switch(served, f"top_k:k=1#{one.index + 1}")
+    assert torch.equal(one.route(IDS, WEIGHTS)[0], IDS)
+
+
 def test_a_wrong_policy_leaves_the_served_one():
     served, one = worker()
     with pytest.raises(PolicyError, match="no policy or operating point 'spare'"):

@@ -23,6 +23,8 @@ POLICIES = [
     "sere:top_s=1,phase=all",
     "oea:top_s=1",
     "xshare:size=5",
+    "top_k:k=2#0;sere:top_s=1#1",
+    "none#1;oea:top_s=1",
 ]
 
 

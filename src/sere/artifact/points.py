@@ -52,7 +52,7 @@ class NamedPolicy:
 
 def is_short_form(text: str) -> bool:
     """Whether ``text`` names recipes, and no operating point."""
-    return ":" in text or "@" in text or text.strip() in RECIPES
+    return any(sign in text for sign in ":@#") or text.strip() in RECIPES
 
 
 def named_policy(text: str, artifact: Artifact | None, metric: str | None = None) -> NamedPolicy:

@@ -51,7 +51,7 @@ class VirtualSteps:
             raise DataError(
                 f"{self.sequences} sequences cannot be split into batches of {self.batch}. Give a multiple."
             )
-        self._grouped = Grouped(self.policy)
+        self._grouped: dict[Policy, Grouped] = {}
 
     def reroute(
         self,
@@ -79,19 +79,21 @@ class VirtualSteps:
         if hidden is not None:
             given["hidden"] = hidden
         grid = {name: self._grid(value) for name, value in given.items()}
+        policy = self.policy.of_layer(layer.index)
+        grouped = self._grouped.setdefault(policy, Grouped(policy))
         new_ids, new_weights = (grid[name].clone() for name in ("ids", "weights"))
         batches, rows, tokens, slots = new_ids.shape
         if self.prompt:
             # A batch's prompts are one prefill step.
             start = {name: value[:, :, : self.prompt].flatten(1, 2) for name, value in grid.items()}
-            routed = self._grouped.route(start, statistics, layer.num_experts, PREFILL)
+            routed = grouped.route(start, statistics, layer.num_experts, PREFILL)
             shape = (batches, rows, -1, slots)
             new_ids[:, :, : self.prompt] = routed[0].view(shape)
             new_weights[:, :, : self.prompt] = routed[1].view(shape)
         columns = {
             name: value[:, :, self.prompt :].transpose(1, 2).flatten(0, 1) for name, value in grid.items()
         }
-        routed = self._grouped.route(columns, statistics, layer.num_experts, DECODE)
+        routed = grouped.route(columns, statistics, layer.num_experts, DECODE)
         shape = (batches, tokens - self.prompt, rows, slots)
         new_ids[:, :, self.prompt :] = routed[0].view(shape).transpose(1, 2)
         new_weights[:, :, self.prompt :] = routed[1].view(shape).transpose(1, 2)
@@ -138,11 +140,12 @@ def virtual_steps(
     try:
         for layer in found.layers:
             statistics = LayerStatistics()
-            if artifact is not None and policy.requires:
+            requires = policy.of_layer(layer.index).requires
+            if artifact is not None and requires:
                 # By number, as the engine does it: a wrapper puts a prefix before the module's path.
                 name = artifact.layer_at(layer.index).name
                 statistics = artifact.statistics(
-                    name, requires=policy.requires, metric=metric, device=device_of(layer.module)
+                    name, requires=requires, metric=metric, device=device_of(layer.module)
                 )
             source = sources.get(layer.name)
             logits: list[Tensor] = []

@@ -5,6 +5,7 @@ from sere.routing.by_rows import UNCHANGED, ByRows
 from sere.routing.counters import FIELDS, count
 from sere.routing.guard import Guard, GuardLike
 from sere.routing.layer import LayerStatistics
+from sere.routing.per_layer import PerLayer
 from sere.routing.policy import Phase, Policy, Routes
 from sere.routing.recipes import RECIPES, make_policy, parse_policy
 
@@ -19,6 +20,7 @@ __all__ = [
     "Guard",
     "GuardLike",
     "LayerStatistics",
+    "PerLayer",
     "Phase",
     "Policy",
     "RouterScores",

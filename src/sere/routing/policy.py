@@ -79,6 +79,10 @@ class Policy:
         """Return the policy of a step of ``rows`` rows: this one, unless it is one by rows."""
         return self
 
+    def of_layer(self, index: int) -> Policy:
+        """Return the policy of decoder layer ``index``: this one, unless it is one by layers."""
+        return self
+
     def inert(self, top_k: int) -> str | None:
         """Say why this policy cannot change anything in a model with ``top_k`` slots, or None."""
         return self.select.inert(top_k) or self.fill.inert()

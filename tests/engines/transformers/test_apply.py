@@ -174,6 +174,22 @@ def test_an_inert_policy_warns_but_none_does_not(model, recwarn):
     sere.remove(model)
 
 
+def test_each_layer_runs_under_its_own_policy(model):
+    layers = find_layers(model)
+    text = f"top_k:k=1#{layers[0].index};sere:top_s=1"
+    with sere.rerouted(model, random_artifact(model), text) as handle:
+        assert [each.policy.name for each in handle.reroutings] == ["top_k"] + ["sere"] * (len(layers) - 1)
+        assert handle.reroutings[0].statistics.similarity is None
+        teacher_forced(model, random_ids(4, 6), prompt=3)
+        changed = [layer["rerouted"] for layer in handle.counters().decode.values()]
+    assert all(changed)
+
+
+def test_a_layer_that_a_policy_spares_is_no_reason_to_warn(model, recwarn):
+    sere.apply(model, None, f"top_k:k=1#{find_layers(model)[0].index}").remove()
+    assert not [warning for warning in recwarn if "sere" in str(warning.message)]
+
+
 def test_the_banner_names_policy_layers_and_what_is_left_out():
     model = small.build("ernie4_5_vl_moe")
     with sere.rerouted(model, random_artifact(model), POLICY) as handle:

@@ -20,7 +20,7 @@ from sere.engines.transformers.rerouting import Rerouting, device_of
 from sere.engines.transformers.scores import ScoreSource
 from sere.engines.transformers.sources import with_scores
 from sere.errors import EngineError, PolicyError
-from sere.routing import LayerStatistics, Policy
+from sere.routing import LayerStatistics, PerLayer, Policy
 
 _log = logging.getLogger("sere")
 
@@ -88,8 +88,8 @@ def apply(
         reroutings = tuple(
             Rerouting.of(
                 layer,
-                policy,
-                _statistics(artifact, layer, policy, metric),
+                policy.of_layer(layer.index),
+                _statistics(artifact, layer, policy.of_layer(layer.index), metric),
                 counting,
                 sources.get(layer.name),
                 limits,
@@ -197,9 +197,11 @@ def _statistics(
 
 def _notes(root: nn.Module, found: Survey, policy: Policy) -> tuple[str, ...]:
     notes: list[str] = []
-    slots = sorted({layer.top_k for layer in found.layers})
-    reasons = [policy.inert(top_k) for top_k in slots]
-    if policy.name != "none" and any(reasons):
+    shapes = dict.fromkeys((policy.of_layer(layer.index), layer.top_k) for layer in found.layers)
+    reasons = [own.inert(top_k) for own, top_k in shapes]
+    # A policy by layers may spare some of them on purpose.
+    told = all(reasons) if isinstance(policy, PerLayer) else any(reasons)
+    if policy.name != "none" and told:
         reason = next(filter(None, reasons))
         whole = "it changes nothing in this model" if all(reasons) else "it changes only part of this model"
         notes.append(

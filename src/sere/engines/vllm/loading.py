@@ -176,14 +176,15 @@ def _capacity(config: Any) -> int:
 def _rerouting(
     layer: ServedLayer, resolved: Resolved, rows: RowKinds, graphs: bool, device: torch.device
 ) -> Rerouting:
+    policy = resolved.policy.of_layer(layer.index)
     return Rerouting(
         name=layer.name,
         index=layer.index,
         num_experts=layer.num_experts,
         top_k=layer.top_k,
         rows=rows,
-        policy=resolved.policy,
-        statistics=statistics_of(resolved.artifact, resolved.policy, resolved.metric, layer.index, device),
+        policy=policy,
+        statistics=statistics_of(resolved.artifact, policy, resolved.metric, layer.index, device),
         table=new_table(device) if resolved.settings.counting else None,
         switch=torch.ones((), dtype=torch.bool, device=device) if graphs else None,
         scorer=scorer_of(layer.runner.router),

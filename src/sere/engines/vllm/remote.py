@@ -66,12 +66,15 @@ def switch(worker: Any, policy: str) -> str:
     check_scores(chosen, engine.reroutings)
     device = engine.rows.kinds.device
     artifact = engine.resolved.artifact
-    fresh = [statistics_of(artifact, chosen, metric, layer.index, device) for layer in engine.reroutings]
+    fresh = [
+        (own := chosen.of_layer(layer.index), statistics_of(artifact, own, metric, layer.index, device))
+        for layer in engine.reroutings
+    ]
     if engine.graphs:
-        _retable(engine, chosen, fresh)
+        _retable(engine, fresh)
     else:
-        for layer, statistics in zip(engine.reroutings, fresh, strict=True):
-            layer.use(chosen, statistics)
+        for layer, (own, statistics) in zip(engine.reroutings, fresh, strict=True):
+            layer.use(own, statistics)
     engine.active = policy
     _turn(engine, True)
     return state(engine)
@@ -98,9 +101,9 @@ def engine_of(worker: Any) -> Engine:
     return engine
 
 
-def _retable(engine: Engine, policy: Policy, fresh: list[LayerStatistics]) -> None:
+def _retable(engine: Engine, fresh: list[tuple[Policy, LayerStatistics]]) -> None:
     """Put another threshold or similarity into the tables that captured graphs read."""
-    prepared = [Fused.of(policy, statistics) for statistics in fresh]
+    prepared = [Fused.of(policy, statistics) for policy, statistics in fresh]
     exchanged = [
         (layer.fused, new)
         for layer, new in zip(engine.reroutings, prepared, strict=True)
@@ -114,7 +117,7 @@ def _retable(engine: Engine, policy: Policy, fresh: list[LayerStatistics]) -> No
         )
     for own, new in exchanged:
         own.take(new)
-    for layer, statistics in zip(engine.reroutings, fresh, strict=True):
+    for layer, (policy, statistics) in zip(engine.reroutings, fresh, strict=True):
         layer.policy, layer.statistics = policy, statistics
 
 

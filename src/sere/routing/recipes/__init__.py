@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from sere.errors import PolicyError, did_you_mean
 from sere.routing.by_rows import ByRows
+from sere.routing.per_layer import PerLayer, numbers_of
 from sere.routing.policy import Policy
 from sere.routing.recipes.controls import least_similar, none, random, top_k
 from sere.routing.recipes.fold import fold, tolerance
@@ -75,11 +76,15 @@ def parse_policy(text: str) -> Policy:
 
     ``oea:top_s=3@4|oea:top_s=2@16`` takes the first for steps of 4 to 15 rows, the second from 16 rows on,
     and leaves smaller steps as routed.
+    ``top_k:k=4#0-2+5;top_k:k=2`` takes the first for decoder layers 0, 1, 2 and 5 and the second for all
+    others; without a second, those stay as routed. Each of them may itself be one by rows.
 
     Raises:
         PolicyError: As :func:`make_policy`, and if the text has another form.
 
     """
+    if "#" in text or ";" in text:
+        return _by_layers(text)
     if "@" in text:
         return ByRows.of(tuple(_from_rows(text, part) for part in text.split("|")))
     name, _, rest = text.strip().partition(":")
@@ -99,6 +104,20 @@ def _from_rows(text: str, part: str) -> tuple[int, Policy]:
     if not at or not rows.strip().isdecimal():
         raise PolicyError(f"{text!r}: expected POLICY@ROWS, got {part!r}. Write POLICY@4|POLICY@16.")
     return int(rows), parse_policy(policy)
+
+
+def _by_layers(text: str) -> PerLayer:
+    layers: list[tuple[int, Policy]] = []
+    rest: list[Policy] = []
+    for part in text.split(";"):
+        policy, hash_, numbers = part.partition("#")
+        if hash_:
+            layers += [(number, parse_policy(policy)) for number in numbers_of(numbers)]
+        else:
+            rest.append(parse_policy(policy))
+    if len(rest) > 1:
+        raise PolicyError(f"{text!r}: {len(rest)} policies without layers. Write POLICY#0-2;POLICY#3;POLICY.")
+    return PerLayer.of(layers, rest[0] if rest else None)
 
 
 def _value(text: str) -> object:
