@@ -8,9 +8,15 @@ from collections.abc import Mapping
 
 from sere.artifact import OperatingPoint
 from sere.artifact.card import measured
+from sere.errors import PolicyError
 from sere.report.blocks import Block, Code, Section, Table, Text
+from sere.routing import parse_policy
 
 ARTIFACT = "DIR"
+NO_FORM = (
+    "It is an experiment's own combination: no engine takes it by name. See the record's "
+    "command for how it is built."
+)
 MODEL = "MODEL"
 
 
@@ -51,7 +57,8 @@ def section(policy: str | None, points: Mapping[str, OperatingPoint]) -> Section
     place = Text(f"Put the model in place of {MODEL} and the artifact's folder in place of {ARTIFACT}.")
     blocks: list[Block] = []
     if policy is not None:
-        blocks += [Text(f"The setting of the opening sentence: {policy}"), *snippets(policy)]
+        blocks.append(Text(f"The setting of the opening sentence: {policy}"))
+        blocks += snippets(policy) if _has_short_form(policy) else [Text(NO_FORM)]
     if points:
         rows = [
             [name, point.policy, point.metric or "default", measured(point)] for name, point in points.items()
@@ -65,3 +72,12 @@ def section(policy: str | None, points: Mapping[str, OperatingPoint]) -> Section
         ]
     nothing = Text("No policy was measured. Start with sere:top_s=2 and compare: sere compare MODEL DIR.")
     return Section("settings", "Settings to copy", [place, *blocks] if blocks else [nothing])
+
+
+def _has_short_form(policy: str) -> bool:
+    """Whether an engine takes ``policy`` as it is written."""
+    try:
+        parse_policy(policy)
+    except PolicyError:
+        return False
+    return True

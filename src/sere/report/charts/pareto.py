@@ -13,8 +13,10 @@ from sere.report.form import interval, number
 
 MARKS = "osD^vPX*"
 _CYCLE = len(MARKS)
-COLUMNS, LEGEND = 3, 0.19
-"""Columns of the legend, and the inches of one more line of it."""
+NEAR = (20, 12)
+"""Pixels between two letters, across and up."""
+COLUMNS, LONG, LEGEND = 3, 11, 0.19
+"""Columns of the legend, letters of a name that fits into one, inches of a line."""
 MOST_NAMED = 12
 """Points that carry their letters; more would lie on each other."""
 
@@ -86,7 +88,8 @@ def pareto(
     best = front(spots, more_is_better, least_across)
     groups = list(dict.fromkeys([*groups, *(spot.group for spot in spots)]))
     shown = {spot.group for spot in spots}
-    with figure(height=HEIGHT + LEGEND * (len(shown) // COLUMNS)) as (drawn, axes):
+    columns = COLUMNS if max(map(len, shown)) <= LONG else 1
+    with figure(height=HEIGHT + LEGEND * (len(shown) // columns)) as (drawn, axes):
         if logarithmic and all(spot.up.value > 0 for spot in spots):
             _logarithmic(axes)
         axes.plot(
@@ -95,19 +98,16 @@ def pareto(
         for spot in spots:
             place = groups.index(spot.group)
             _spot(axes, spot, HUES[place % len(HUES)], mark_of(place))
-        for spot in spots if len(spots) <= MOST_NAMED else best:
-            axes.annotate(
-                spot.letter, (spot.across.value, spot.up.value), xytext=(6, 5), textcoords="offset points"
-            )
         axes.set_xlabel(across)
         axes.set_ylabel(up)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if share else f"{value:g}")
         axes.margins(0.12)
+        _name(axes, spots if len(spots) <= MOST_NAMED else best)
         if len(shown) > 1:
             drawn.legend(
                 *_legend(groups, shown),
                 loc="outside upper left",
-                ncols=COLUMNS,
+                ncols=columns,
                 fontsize=9,
                 handletextpad=0.1,
             )
@@ -123,6 +123,18 @@ def pareto(
         [spot.name, number(spot.across.value, 2), interval(spot.up, digits, share=share)] for spot in spots
     ]
     return Chart(picture, words, caption, Table(title, ["policy", across, up], rows, code=True))
+
+
+def _name(axes: Any, spots: Sequence[Spot]) -> None:
+    """Put letters beside spots, but none upon another."""
+    taken: list[tuple[float, float]] = []
+    for spot in spots:
+        x, y = axes.transData.transform((spot.across.value, spot.up.value))
+        if any(abs(x - left) < NEAR[0] and abs(y - low) < NEAR[1] for left, low in taken):
+            continue
+        taken.append((x, y))
+        place = (spot.across.value, spot.up.value)
+        axes.annotate(spot.letter, place, xytext=(6, 5), textcoords="offset points")
 
 
 def _logarithmic(axes: Any) -> None:
