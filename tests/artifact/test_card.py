@@ -15,6 +15,11 @@ POINT = OperatingPoint(
     kl=[0.04, 0.05],
     speed={"ratio": 1.5, "batch": 16},
     trace=[1, 2, 3],
+    tuned={
+        "kind": "kl",
+        "experts_saved": 0.4,
+        "sizes": [{"batch_size": 16, "before": 41.0, "after": 17.5, "loss": 0.05, "speedup": None}],
+    },
 )
 
 
@@ -49,6 +54,7 @@ def test_operating_points_come_with_what_was_measured():
     line = next(line for line in card.render(tuned.manifest).splitlines() if line.startswith("| `balanced`"))
     assert "`oea:top_s=3@4\\|oea:top_s=2@16`" in line
     assert "experts: 17.25; kl: 0.04 to 0.05; speed ratio: 1.5; speed batch: 16" in line
+    assert "kind: kl; experts saved: 0.4; at batch 16 distinct experts 17.5, instead of 41, loss 0.05" in line
     assert "trace" not in line
     assert "None were tuned" in card.render(artifact().manifest)
 

@@ -13,7 +13,8 @@ from sere.artifact.schema import Manifest, OperatingPoint
 MARK = "library_name: sere"
 EXAMPLE = "sere:top_s=2,threshold=0.5"
 """Policy of the usage examples where nothing was tuned."""
-OWN = ("policy", "metric", "guard")
+TUNED, SIZES = "tuned", "sizes"
+"""Where the tuner keeps what it measured, and what of that is by batch size."""
 
 
 @dataclass(frozen=True)
@@ -141,12 +142,29 @@ def measured(point: OperatingPoint) -> str:
     said = []
     for name, value in (point.model_extra or {}).items():
         inner = value.items() if isinstance(value, Mapping) else [("", value)]
-        said += [f"{name} {key}".strip() + f": {_plain(one)}" for key, one in inner if _can_say(one)]
+        prefix = "" if name == TUNED else f"{name} "
+        for key, one in inner:
+            if _can_say(one):
+                said.append(f"{prefix if key else name}{key}".replace("_", " ") + f": {_plain(one)}")
+            elif key == SIZES and isinstance(one, list):
+                said += [_at_size(size) for size in one if isinstance(size, Mapping)]
     guard = getattr(point, "guard", None)
     if guard is not None:
         least, most = guard
         said.append(f"pays from {least} rows" + (f" to {most}" if most is not None else ""))
     return "; ".join(said).replace("|", "\\|").replace("\n", " ") or "not measured"
+
+
+def _at_size(size: Mapping[str, object]) -> str:
+    """Say what a point does at one batch size."""
+    figures = {
+        "after": "distinct experts",
+        "before": "instead of",
+        "loss": "loss",
+        "speedup": "predicted speed-up",
+    }
+    said = [f"{word} {_plain(size[key])}" for key, word in figures.items() if size.get(key) is not None]
+    return f"at batch {size.get('batch_size', '?')} {', '.join(said)}"
 
 
 def _can_say(value: object) -> bool:

@@ -13,7 +13,7 @@ from sere.report.form import interval, number
 
 MARKS = "osD^vPX*"
 _CYCLE = len(MARKS)
-NEAR = (20, 12)
+NEAR = (18, 9)
 """Pixels between two letters, across and up."""
 COLUMNS, LONG, LEGEND = 3, 11, 0.19
 """Columns of the legend, letters of a name that fits into one, inches of a line."""
