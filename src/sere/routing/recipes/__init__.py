@@ -16,9 +16,11 @@ from sere.errors import PolicyError, did_you_mean
 from sere.routing.by_rows import ByRows
 from sere.routing.per_layer import PerLayer, numbers_of
 from sere.routing.policy import Policy
+from sere.routing.recipes.by_layer import adapmoe, lexi
 from sere.routing.recipes.controls import least_similar, none, random, top_k
 from sere.routing.recipes.fold import fold, tolerance
 from sere.routing.recipes.knob import Knob, knob_of
+from sere.routing.recipes.lynx import lynx
 from sere.routing.recipes.per_row import k1k2, naee
 from sere.routing.recipes.refit import refit
 from sere.routing.recipes.sere import sere
@@ -37,8 +39,11 @@ RECIPES: dict[str, Callable[..., Policy]] = {
     "des_vote": des_vote,
     "moe_spec": moe_spec,
     "energy": energy,
+    "lynx": lynx,
     "naee": naee,
     "k1k2": k1k2,
+    "adapmoe": adapmoe,
+    "lexi": lexi,
     "fold": fold,
     "tolerance": tolerance,
     "refit": refit,
