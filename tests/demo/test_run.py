@@ -46,7 +46,7 @@ def test_all_policies_and_both_controls_are_compared(finished):
         "none",
         *run.policies(record.threshold),
     ]
-    assert len(record.comparison.results) == 7
+    assert len(record.comparison.results) == 8
 
 
 def test_the_record_names_the_model_and_no_folder(finished, checkpoint):
@@ -130,6 +130,7 @@ def test_the_short_run_says_that_its_figures_are_rough(finished):
         ("sere:top_s=1", "sere S=1: each token's heaviest expert kept for"),
         ("sere:top_s=2", "sere S=2: each token's 2 heaviest experts kept for the whole batch"),
         ("sere:top_s=2,threshold=0.3", "sere S=2, but replaced only where at least 0.30 alike"),
+        ("refit:share=0.07", "refit 7%: experts go until that share of the rows' energy is gone"),
     ],
 )
 def test_policies_are_said_in_words(policy, words):

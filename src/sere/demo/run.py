@@ -152,6 +152,7 @@ def policies(threshold: float) -> tuple[str, ...]:
         f"sere:top_s=2,threshold={threshold}",
         "sere:top_s=1",
         f"sere:top_s=1,threshold={threshold}",
+        "refit:share=0.07",
     )
 
 

@@ -18,6 +18,11 @@ def in_words(policy: str) -> str:
         return "none: nothing changed (control)"
     if name == "top_k":
         return f"top-{values['k']}: each token keeps its {values['k']} heaviest experts, the rest is dropped"
+    if name == "refit":
+        return (
+            f"refit {float(values['share']):.0%}: experts go until that share of the rows' energy is gone, "
+            "each row takes its next best, weights fitted again (ours)"
+        )
     if "threshold" in values:
         least = f"{float(values['threshold']):.2f}"
         return f"sere S={values['top_s']}, but replaced only where at least {least} alike"
