@@ -5,13 +5,14 @@
 
 A page marks the place of a table with ``<!-- NAME -->`` and ``<!-- /NAME -->``; the text in between is
 made here: ``demo-*`` from ``docs/results/demo.json``, the record of ``make demo``, ``sweep-*`` from
-``docs/results/sweep.json``, that of ``make comparison``, and ``pairings`` from that of
-``benchmarks/fill_and_weigh.py``.
+``docs/results/sweep.json``, that of ``make comparison``, ``pairings`` from that of
+``benchmarks/fill_and_weigh.py``, and ``vllm-16`` from those of ``benchmarks/vllm_decode.py``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -24,10 +25,11 @@ from sere.evaluation.sweep import SweepRecord
 from sere.evaluation.sweep import tables as sweep_tables
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/results.md", "docs/comparison.md")
+PAGES = ("README.md", "docs/results.md", "docs/comparison.md", "docs/vllm.md")
 RECORD = "docs/results/demo.json"
 SWEEP = "docs/results/sweep.json"
 PAIRINGS = "docs/results/fill_and_weigh.json"
+VLLM = {"float32": "docs/results/vllm_float32.json", "bfloat16": "docs/results/vllm_bfloat16.json"}
 LEVELS = (0.3, 0.4, 0.5, 0.6, 0.7)
 
 
@@ -105,6 +107,30 @@ def pairings(record: SweepRecord) -> str:
     return "\n".join(lines)
 
 
+def vllm_decode(load: str) -> str:
+    """Ratios of decoding speed in vLLM at one load, a column for each type of weights."""
+    columns = {}
+    for dtype, path in VLLM.items():
+        results = json.loads((ROOT / path).read_text(encoding="utf-8"))["results"]
+        columns[dtype] = next(each["variants"] for each in results if each["load"] == load)
+    first = next(iter(columns.values()))
+    before = first["none"]["experts_before"]
+    rows = [
+        f"| {load} | distinct experts | " + " | ".join(columns) + " |",
+        "| --- " * (2 + len(columns)) + "|",
+    ]
+    for name, one in first.items():
+        label = name if name == "unmodified" else f"`{name}`"
+        cells = [
+            f"{found[name]['tokens_per_second']:.0f} tok/s"
+            if name == "unmodified"
+            else "{ratio:.2f} ({ratio_low:.2f} to {ratio_high:.2f})".format(**found[name])
+            for found in columns.values()
+        ]
+        rows.append(f"| {label} | {one['experts_after'] or before:.0f} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "demo-loss": lambda: loss_table(demo_record()),
     "demo-speed": lambda: speed_table(demo_record()),
@@ -115,6 +141,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "sweep-front": lambda: sweep_tables.front(sweep_record(SWEEP), 16).markdown(),
     "sweep-company": lambda: sweep_tables.companies(sweep_record(SWEEP)).markdown(),
     "sweep-solutions": lambda: sweep_tables.solutions(sweep_record(SWEEP)).markdown(),
+    "vllm-16": lambda: vllm_decode("batch 16"),
     "pairings": lambda: pairings(sweep_record(PAIRINGS)),
 }
 
