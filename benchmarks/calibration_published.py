@@ -8,8 +8,8 @@ Both sides take the same random expert outputs in this process on one thread: th
 type given, as its models hand them over, ours with sums in float64. The utility runs on the first
 ``--sample`` experts (CKA) or on eight of them (else), and its time is scaled from their pairs, the
 diagonal included as it computes it, to all. Each value is also compared with the definition in float64:
-``error`` is the greatest difference of a similarity. Memory is the process's greatest resident size during the work
-above that before it, on Linux.
+``error`` is the greatest difference of a similarity. Memory is the process's greatest resident size
+during the work above that before it, on Linux.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
+from benchmarks.calibration import definition, pairwise
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from benchmarks.calibration import definition, pairwise
 from sere.evaluation.files import write_text
 
 METRICS = ("frobenius", "cosine", "cka_linear_biased", "cka_rbf_biased", "cka_poly_biased")
@@ -58,7 +58,7 @@ def ours(metric: str, outputs: Tensor) -> Tensor:
 
 
 def exact(metric: str, outputs: Tensor) -> Tensor:
-    """The definition, pair by pair, in float64."""
+    """Work the definition out pair by pair, in float64."""
     count = len(outputs)
     found = torch.eye(count, dtype=torch.float64)
     for p, q in torch.combinations(torch.arange(count)).tolist():
