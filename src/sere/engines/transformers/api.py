@@ -197,8 +197,7 @@ def _statistics(
 
 def _notes(root: nn.Module, found: Survey, policy: Policy) -> tuple[str, ...]:
     notes: list[str] = []
-    shapes = dict.fromkeys((policy.of_layer(layer.index), layer.top_k) for layer in found.layers)
-    reasons = [own.inert(top_k) for own, top_k in shapes]
+    reasons = [policy.of_layer(layer.index).inert(layer.top_k) for layer in found.layers]
     # A policy by layers may spare some of them on purpose.
     told = all(reasons) if isinstance(policy, PerLayer) else any(reasons)
     if policy.name != "none" and told:
