@@ -12,7 +12,8 @@ import typer
 from sere.artifact import METRICS, Artifact
 from sere.calibration import CalibrationConfig, load_texts
 from sere.cli.calibrating import Display, Request, finished, held, leads, measure
-from sere.cli.inspect import as_dict, show
+from sere.cli.inspect_json import as_dict
+from sere.cli.inspect_tables import facts, sentences, show
 from sere.cli.options import (
     DeviceOption,
     DtypeOption,
@@ -25,6 +26,7 @@ from sere.cli.options import (
 from sere.cli.output import console, plain, shell
 from sere.errors import ArtifactError
 from sere.evaluation.files import check_writable
+from sere.inspection import inspect, words
 
 
 def command(
@@ -105,7 +107,10 @@ def command(
     if as_json:
         typer.echo(json.dumps(as_dict(artifact), indent=2))
         return
-    show(artifact)
+    facts(artifact)
+    views = inspect(artifact)
+    show(views, brief=True)
+    sentences(words.of_layers(views))
     following = shell("sere", "compare", model, out, "--policy", "sere:top_s=2")
     plain(console(), f"\nWritten to {out}. Next: {following}")
 
