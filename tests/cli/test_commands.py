@@ -182,3 +182,19 @@ def test_an_interrupt_while_torch_is_still_loading_is_answered_too():
     )
     assert done.returncode == 130
     assert done.stderr == "sere: interrupted; nothing was left half-written.\n"
+
+
+def test_the_demonstrations_record_is_printed_alone_with_json(sere, tmp_path, monkeypatch):
+    from sere.demo import run
+
+    class Record:
+        def model_dump_json(self, indent):
+            return json.dumps({"kind": "sere-demo"}, indent=indent)
+
+    def fake(out, *, quick, threads, console):
+        console.print("a table")
+        return Record()
+
+    monkeypatch.setattr(run, "run_demo", fake)
+    assert json.loads(sere("demo", "--quick", "--json", "-o", tmp_path).stdout) == {"kind": "sere-demo"}
+    assert sere("demo", "--quick", "-o", tmp_path).stdout.strip() == "a table"

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from sere.cli.loading import require_transformers
+from sere.cli.options import JsonOption
 from sere.cli.output import console
 
 
@@ -22,6 +24,7 @@ def command(
         int | None,
         typer.Option("--threads", min=1, max=1024, help="CPU threads; the default is 1 or 2, by trial."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Calibrate the bundled model, re-route it and compare, side by side.
 
@@ -33,4 +36,7 @@ def command(
     require_transformers()
     from sere.demo.run import run_demo
 
-    run_demo(out, quick=quick, threads=threads, console=console())
+    shown = Console(quiet=True) if as_json else console()
+    record = run_demo(out, quick=quick, threads=threads, console=shown)
+    if as_json:
+        typer.echo(record.model_dump_json(indent=2))
