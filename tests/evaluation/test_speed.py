@@ -25,7 +25,7 @@ def test_policies_take_turns_and_medians_are_reported(model, ids, monkeypatch):
         order.append(name)
         return left[name].pop(0)
 
-    monkeypatch.setattr(speed, "_decode", decode)
+    monkeypatch.setattr(speed, "decode_seconds", decode)
     measured = measure(model, ids, VARIANTS, prompt=4, rounds=3, warmup=2)
     assert order == ["unmodified", "none", "top", "none", "top", "unmodified", "top", "unmodified", "none"]
     timed = 6 * (20 - 4 - 2)

@@ -63,14 +63,14 @@ def measure(
 
     """
     names = list(variants)
-    experts = {name: _count(model, ids, variants[name], prompt) for name in names}
+    experts = {name: count_experts(model, ids, variants[name], prompt) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
             if progress is not None:
                 progress(f"round {turn + 1} of {rounds}: {name}")
-            seconds[name].append(_decode(model, ids, variants[name], prompt, warmup))
+            seconds[name].append(decode_seconds(model, ids, variants[name], prompt, warmup))
     baseline = seconds[names[0]]
     timed = ids.shape[0] * (ids.shape[1] - prompt - warmup)
     results = {}
@@ -81,7 +81,8 @@ def measure(
     return results
 
 
-def _decode(model: Any, ids: Tensor, rerouting: Rerouting, prompt: int, warmup: int) -> float:
+def decode_seconds(model: Any, ids: Tensor, rerouting: Rerouting, prompt: int, warmup: int) -> float:
+    """Seconds of decoding the known text ``ids`` after ``prompt`` and ``warmup`` tokens, uncounted."""
     live, start = LiveBatch(model), 0.0
     with torch.inference_mode(), rerouting.on(model, counting=False):
         live.prefill(ids[:, :prompt], torch.ones_like(ids[:, :prompt]))
@@ -94,8 +95,8 @@ def _decode(model: Any, ids: Tensor, rerouting: Rerouting, prompt: int, warmup: 
         return time.perf_counter() - start
 
 
-def _count(model: Any, ids: Tensor, rerouting: Rerouting, prompt: int) -> ExpertCount:
-    """Count what :func:`_decode` reads, outside of the clock; this also warms the machine up."""
+def count_experts(model: Any, ids: Tensor, rerouting: Rerouting, prompt: int) -> ExpertCount:
+    """Count what :func:`decode_seconds` reads, outside of the clock; this also warms the machine up."""
     live, experts = LiveBatch(model), ExpertCount()
     with torch.inference_mode(), rerouting.on(model) as handle:
         live.prefill(ids[:, :prompt], torch.ones_like(ids[:, :prompt]))

@@ -1,0 +1,28 @@
+"""``sere bench``: speed side by side, one short file a command."""
+
+from __future__ import annotations
+
+import typer
+
+from sere.cli.bench import serve
+
+HELP = """
+Measure speed side by side: unmodified, the control [cyan]none[/cyan], and your policies, in turns.
+
+  [cyan]sere bench serve MODEL --artifact ARTIFACT[/cyan]
+     a vLLM server under load at several request rates
+
+MODEL may be the word [cyan]stand-in[/cyan]: layers of Qwen3-30B-A3B's shape with random weights,
+made on the fly, to see what this machine gains before you have a model.
+Each writes a record for [cyan]sere report[/cyan].
+"""
+
+app = typer.Typer(help=HELP, rich_markup_mode="rich", no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def root() -> None:
+    """Keep ``serve`` a word of its own while it is the only one."""
+
+
+app.command("serve")(serve.command)
