@@ -2,9 +2,17 @@
 
 import torch
 
-from sere.evaluation.sweep.identity import code_hash, key_of, model_hash, sources, tokens_hash
+from sere.evaluation.sweep.identity import (
+    code_hash,
+    key_of,
+    model_hash,
+    sources,
+    statistics_hash,
+    tokens_hash,
+)
 from sere.routing import parse_policy
 from tests.evaluation.conftest import tiny_model
+from tests.inspection.made import made, random
 
 
 def test_the_code_that_measures_counts_and_recipes_do_not():
@@ -41,3 +49,17 @@ def test_token_ids_and_their_shape_count():
     ids = torch.arange(6)
     assert tokens_hash(ids.view(2, 3)) != tokens_hash(ids.view(3, 2))
     assert key_of(a=1, b=2) == key_of(b=2, a=1) != key_of(a=2, b=1)
+
+
+def test_only_the_statistics_that_a_policy_requires_count():
+    needs_norms = frozenset({"norm"})
+    same, alike, heavier = (
+        made(random(seed=0), norms=[1.0] * 12),
+        made(random(seed=1), norms=[1.0] * 12),
+        made(random(seed=0), norms=[2.0] * 12),
+    )
+    before = statistics_hash(same, needs_norms, None)
+    assert statistics_hash(alike, needs_norms, None) == before
+    assert statistics_hash(heavier, needs_norms, None) != before
+    similarities = [statistics_hash(each, frozenset({"similarity"}), None) for each in (same, heavier, alike)]
+    assert similarities[0] == similarities[1] != similarities[2]

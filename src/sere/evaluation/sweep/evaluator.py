@@ -19,7 +19,7 @@ from sere.evaluation.fidelity import Fidelity, fidelity
 from sere.evaluation.stepwise import ExpertCount, Rerouting, text_logits
 from sere.evaluation.sweep.cache import PointCache
 from sere.evaluation.sweep.config import SweepConfig
-from sere.evaluation.sweep.identity import code_hash, key_of, model_hash, tokens_hash
+from sere.evaluation.sweep.identity import code_hash, key_of, model_hash, statistics_hash, tokens_hash
 from sere.evaluation.sweep.point import Point, Sample
 from sere.evaluation.sweep.shares import deal, take
 from sere.evaluation.tokens import check_vocabulary, context_length
@@ -83,6 +83,7 @@ class Evaluator:
         check_vocabulary(model, (share.flatten().tolist() for share in self.shares))
         self.cache = cache if isinstance(cache, PointCache) else PointCache(cache)
         self._hashes: dict[tuple[int, int], str] = {}
+        self._statistics: dict[frozenset[str], str] = {}
         self._kept: tuple[tuple[int, int], list[tuple[Tensor, Tensor]]] | None = None
 
     @cached_property
@@ -134,17 +135,23 @@ class Evaluator:
 
     def depends(self, policy: Policy | None, batch_size: int, work: str) -> dict[str, object]:
         """Everything that a measurement depends on; ``work`` is the hash of what it is made on."""
-        calibrated = policy is not None and bool(policy.requires) and self.artifact is not None
+        requires = frozenset() if policy is None else policy.requires
         return {
             "policy": repr(policy),
             "batch_size": batch_size,
             "work": work,
             "prompt": self.config.prompt_tokens,
             "model": self.model_hash,
-            "artifact": self.artifact.hash if calibrated and self.artifact is not None else None,
-            "metric": self.metric if calibrated else None,
+            "statistics": self._statistics_hash(requires),
             "code": code_hash(policy),
         }
+
+    def _statistics_hash(self, requires: frozenset[str]) -> str | None:
+        if self.artifact is None or not requires:
+            return None
+        if requires not in self._statistics:
+            self._statistics[requires] = statistics_hash(self.artifact, requires, self.metric)
+        return self._statistics[requires]
 
     def rerouting(self, policy: Policy | None) -> Rerouting:
         """Return what re-routes with ``policy``; None is the unmodified model."""

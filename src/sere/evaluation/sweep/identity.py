@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sere.artifact import Artifact
 from sere.routing import Policy
 
 SAMPLES = 256
@@ -109,6 +110,25 @@ def _origin(name: str) -> tuple[str | None, bool]:
         return getattr(sys.modules[name], "__file__", None), False
     spec = importlib.util.find_spec(name)
     return (None, False) if spec is None else (spec.origin, spec.submodule_search_locations is not None)
+
+
+def statistics_hash(artifact: Artifact, requires: frozenset[str], metric: str | None) -> str:
+    """Hash of those statistics of all layers that a policy requires.
+
+    So further statistics in an artifact leave points that need none of them as they were.
+
+    Raises:
+        ArtifactError: If a required field or the metric is not there.
+
+    """
+    digest = hashlib.sha256()
+    for layer in artifact.layers:
+        found = artifact.statistics(layer.name, requires=requires, metric=metric)
+        for field in sorted(requires):
+            value: Tensor = getattr(found, field)
+            digest.update(f"{layer.name} {field} {tuple(value.shape)} {value.dtype}".encode())
+            digest.update(value.contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def tokens_hash(ids: Tensor) -> str:
