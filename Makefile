@@ -44,7 +44,7 @@ test-core: $(VENV)/.ready ## Run the tests that need no vLLM
 	OMP_NUM_THREADS=$(TEST_THREADS) $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 test-vllm: $(VLLM_VENV)/.ready ## Run the tests of the vLLM plugin, on real vLLM
-	$(VLLM_BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile tests/engines_vllm
+	$(VLLM_BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder tests/engines_vllm
 
 lint: $(VENV)/.ready ## Check style and types
 	$(BIN)/ruff check .

@@ -27,7 +27,19 @@ def small_model(tmp_path_factory):
     return place
 
 
+LONGEST = ("families", "compiled", "server", "steps", "failing_server", "parallel", "refusals", "bundled")
+"""Files that take longest, in falling order: begun first, they leave no worker alone with one at the end."""
+
+
+def rank(item) -> int:
+    name = item.path.stem.removeprefix("test_")
+    return (
+        LONGEST.index(name) if item.path.parent == Path(__file__).parent and name in LONGEST else len(LONGEST)
+    )
+
+
 def pytest_collection_modifyitems(items):
+    items.sort(key=rank)
     if importlib.util.find_spec("vllm") is not None:
         return
     skip = pytest.mark.skip(reason="vLLM is not installed here: make test-vllm runs these in their own place")

@@ -140,10 +140,17 @@ def against_oracle(calls: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def latent_attention(model: Path) -> bool:
+    """Whether the attention is MLA; on cores with AMX vLLM would take kernels for bfloat16 and large heads."""
+    return "kv_lora_rank" in json.loads((model / "config.json").read_text())
+
+
 def start(folder: Path, dtype: str, eager: bool, sere: dict[str, Any] | None, **options: Any) -> Any:
     """Start an engine in this process; without settings it is one without the plugin's key."""
     from vllm import LLM
 
+    if latent_attention(folder / "model"):
+        options.setdefault("attention_backend", "CPU_MLA")
     return LLM(
         str(folder / "model"),
         dtype=dtype,

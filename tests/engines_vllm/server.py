@@ -27,6 +27,12 @@ name_the_distribution()
 main()
 """
 
+# A small cache is soon all touched: after that, growth would be a leak.
+OPTIONS = (
+    *("--enforce-eager", "--dtype", "float32", "--max-model-len", "96", "--max-num-seqs", "32"),
+    *("--kv-cache-memory-bytes", str(2**25)),
+)
+
 
 def add_tokenizer(folder: Path, size: int) -> None:
     """Save a tokenizer of the words ``w0``, ``w1``, ... beside a model."""
