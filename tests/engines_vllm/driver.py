@@ -141,7 +141,7 @@ def against_oracle(calls: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def latent_attention(model: Path) -> bool:
-    """Whether the attention is MLA; on cores with AMX vLLM would take kernels for bfloat16 and large heads."""
+    """Whether the attention is MLA: on cores with AMX vLLM would take kernels that need large heads."""
     return "kv_lora_rank" in json.loads((model / "config.json").read_text())
 
 
