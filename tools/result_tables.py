@@ -6,7 +6,8 @@
 A page marks the place of a table with ``<!-- NAME -->`` and ``<!-- /NAME -->``; the text in between is
 made here: ``demo-*`` from ``docs/results/demo.json``, the record of ``make demo``, ``sweep-*`` from
 ``docs/results/sweep.json``, that of ``make comparison``, ``pairings`` from that of
-``benchmarks/fill_and_weigh.py``, and ``vllm-16`` from those of ``benchmarks/vllm_decode.py``.
+``benchmarks/fill_and_weigh.py``, and ``vllm-16`` and ``vllm-loads-float32`` from those of
+``benchmarks/vllm_decode.py``.
 """
 
 from __future__ import annotations
@@ -131,6 +132,27 @@ def vllm_decode(load: str) -> str:
     return "\n".join(rows)
 
 
+def vllm_loads(dtype: str) -> str:
+    """Ratios of decoding speed in vLLM with one type of weights, a row for each load."""
+    results = json.loads((ROOT / VLLM[dtype]).read_text(encoding="utf-8"))["results"]
+    names = [name for name in results[0]["variants"] if name != "unmodified"]
+    rows = [
+        f"| {dtype} | unmodified, tok/s | distinct experts, S=1 | {' | '.join(f'`{name}`' for name in names)} |",
+        "| --- " * (3 + len(names)) + "|",
+    ]
+    for result in results:
+        found = result["variants"]
+        read = found["sere:top_s=1"]
+        cells = " | ".join(
+            "{ratio:.2f} ({ratio_low:.2f} to {ratio_high:.2f})".format(**found[name]) for name in names
+        )
+        rows.append(
+            f"| {result['load']} | {found['unmodified']['tokens_per_second']:.0f} "
+            f"| {read['experts_before']:.0f} -> {read['experts_after']:.0f} | {cells} |"
+        )
+    return "\n".join(rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "demo-loss": lambda: loss_table(demo_record()),
     "demo-speed": lambda: speed_table(demo_record()),
@@ -142,6 +164,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "sweep-company": lambda: sweep_tables.companies(sweep_record(SWEEP)).markdown(),
     "sweep-solutions": lambda: sweep_tables.solutions(sweep_record(SWEEP)).markdown(),
     "vllm-16": lambda: vllm_decode("batch 16"),
+    "vllm-loads-float32": lambda: vllm_loads("float32"),
     "pairings": lambda: pairings(sweep_record(PAIRINGS)),
 }
 
