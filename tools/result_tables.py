@@ -136,8 +136,9 @@ def vllm_loads(dtype: str) -> str:
     """Ratios of decoding speed in vLLM with one type of weights, a row for each load."""
     results = json.loads((ROOT / VLLM[dtype]).read_text(encoding="utf-8"))["results"]
     names = [name for name in results[0]["variants"] if name != "unmodified"]
+    titles = " | ".join(f"`{name}`" for name in names)
     rows = [
-        f"| {dtype} | unmodified, tok/s | distinct experts, S=1 | {' | '.join(f'`{name}`' for name in names)} |",
+        f"| {dtype} | unmodified, tok/s | distinct experts, S=1 | {titles} |",
         "| --- " * (3 + len(names)) + "|",
     ]
     for result in results:
