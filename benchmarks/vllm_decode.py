@@ -254,14 +254,15 @@ def measure(engines: dict[str, Any], options: argparse.Namespace, batch: int) ->
             if name != UNMODIFIED:
                 distinct[name] = experts(llm)
     rates = {name: [batch / value for value in values] for name, values in seconds.items()}
-    return {"load": f"batch {batch}", "variants": summary(rates, distinct)}
+    return {"load": f"batch {batch}", "rounds": options.rounds, "variants": summary(rates, distinct)}
 
 
 def measure_mixed(engines: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Prompts arrive while others decode: 32 requests of 16 to 256 prompt tokens, 16 at a time."""
     rates: dict[str, list[float]] = {name: [] for name in options.variants}
     distinct: dict[str, tuple[float, float]] = {}
-    for turn in range(-1, max(options.rounds // 2, 1)):
+    rounds = (options.rounds + 1) // 2  # long ones
+    for turn in range(-1, rounds):
         load = [
             item for size in range(16, 257, 16) for item in requests(2, 24, 50 + turn + size, size, False)
         ]
@@ -273,7 +274,7 @@ def measure_mixed(engines: dict[str, Any], options: argparse.Namespace) -> dict[
                 rates[name].append(len(load) * 24 / (time.perf_counter() - started))
             if name != UNMODIFIED:
                 distinct[name] = experts(llm)
-    return {"load": "mixed prompts and decoding", "variants": summary(rates, distinct)}
+    return {"load": "mixed prompts and decoding", "rounds": rounds, "variants": summary(rates, distinct)}
 
 
 def chosen(engines: dict[str, Any], name: str, switched: bool) -> Any:

@@ -76,10 +76,12 @@ def setting(record: DemoRecord) -> str:
     tasks = first.tasks.examples if first.tasks is not None else 0
     return (
         f"Measured by `make demo` on {real.provenance.threads} CPU thread(s) with "
-        f"{real.provenance.processor}, {record.seconds / 60:.0f} minutes in all: "
+        f"{real.provenance.processor}, {record.seconds / 60:.0f} minutes once installed: "
         f"{first.batch_size} live sequences, "
         f"{first.fidelity.tokens:,} tokens of held-out text and {tasks} prompts never trained on; "
-        f"speed is the median of {real.results[0].speed.rounds} rounds in turns. "
+        f"speed and speed-up are medians of {real.results[0].speed.rounds} rounds in turns, the speed-up of "
+        "each round's own ratio, so it is not quite the quotient of the speeds. KL is in nats per token, "
+        "and alike runs from 0 to 1 (1: equal outputs). "
         f"Record: [demo.json](RESULTS/demo.json)."
     )
 
@@ -166,6 +168,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "sweep-solutions": lambda: sweep_tables.solutions(sweep_record(SWEEP)).markdown(),
     "vllm-16": lambda: vllm_decode("batch 16"),
     "vllm-loads-float32": lambda: vllm_loads("float32"),
+    "vllm-loads-bfloat16": lambda: vllm_loads("bfloat16"),
     "pairings": lambda: pairings(sweep_record(PAIRINGS)),
 }
 

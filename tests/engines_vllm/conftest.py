@@ -27,15 +27,13 @@ def small_model(tmp_path_factory):
     return place
 
 
-LONGEST = ("families", "compiled", "server", "steps", "failing_server", "parallel", "refusals", "bundled")
-"""Files that take longest, in falling order: begun first, they leave no worker alone with one at the end."""
+LONG = ("families", "compiled", "server", "steps", "failing_server", "parallel", "refusals", "bundled")
+"""Files that take minutes, in the order to begin them: no worker is left alone with one at the end."""
 
 
 def rank(item) -> int:
-    name = item.path.stem.removeprefix("test_")
-    return (
-        LONGEST.index(name) if item.path.parent == Path(__file__).parent and name in LONGEST else len(LONGEST)
-    )
+    name = item.path.stem.removeprefix("test_") if item.path.parent == Path(__file__).parent else ""
+    return LONG.index(name) if name in LONG else len(LONG)
 
 
 def pytest_collection_modifyitems(items):
