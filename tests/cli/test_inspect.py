@@ -49,6 +49,22 @@ def test_json_has_everything(sere, artifact, other, tmp_path):
     ]
 
 
+def test_it_says_whether_there_are_moments_of_routed_tokens(sere, artifact, small, tmp_path):
+    options = ("--sequences", 8, "--length", 32, "--routed-moments")
+    done = sere("calibrate", small, "--out", tmp_path / "routed", *options)
+    assert done.returncode == 0, done.stderr
+    shown = sere("inspect", tmp_path / "routed").stdout
+    assert "routed moments   yes" in shown
+    assert "Routed tokens" in shown
+    assert "routed moments   no" in sere("inspect", artifact).stdout
+    (first, _) = json.loads(sere("inspect", tmp_path / "routed", "--json").stdout)["layers"]
+    assert first["routed"]["pairs"] == 28
+    assert 0 < first["routed"]["met"] <= 28
+    assert 0 < first["routed"]["fewest"] <= 8 * 32
+    (first, _) = json.loads(sere("inspect", artifact, "--json").stdout)["layers"]
+    assert first["routed"] is None
+
+
 def test_an_artifact_against_itself_holds_the_same_numbers(sere, artifact):
     shown = sere("inspect", artifact, "--against", artifact, "--json")
     found = json.loads(shown.stdout)["against"]

@@ -1,7 +1,7 @@
 """The file format: ``sere.json`` and ``sere.safetensors``; see ``docs/artifact.md``."""
 
 from sere.artifact.artifact import Artifact
-from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS
+from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS, ROUTED_FIELDS
 from sere.artifact.points import GuardOption, NamedPolicy, is_short_form, named_policy
 from sere.artifact.schema import (
     FORMAT_VERSION,
@@ -18,6 +18,7 @@ __all__ = [
     "FIELDS",
     "FORMAT_VERSION",
     "METRICS",
+    "ROUTED_FIELDS",
     "Artifact",
     "CalibrationRecord",
     "GuardOption",

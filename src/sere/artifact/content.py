@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from sere.artifact.fields import check, similarity_from, source_field, tensor_name
+from sere.artifact.fields import check, missing, similarity_from, source_field, tensor_name
 from sere.artifact.schema import LayerRecord, Manifest, ModelRecord, OperatingPoint
 from sere.errors import ArtifactError, did_you_mean
 from sere.routing import LayerStatistics
@@ -98,7 +98,7 @@ class Content:
         if field not in self.manifest.fields:
             raise ArtifactError(
                 f"the artifact of {self.model.id} stores no {field!r}."
-                f"{did_you_mean(field, self.manifest.fields)}"
+                f"{missing(field) or did_you_mean(field, self.manifest.fields)}"
             )
         return self.tensors[tensor_name(self.layer(layer_name).name, field)]
 

@@ -22,8 +22,31 @@ CKA_METRICS: Final = (
 METRICS: Final = ("frobenius", "cosine", *CKA_METRICS)
 """Every similarity there is, the default first."""
 
-FIELDS: Final = ("gram", "gram_normalised", "norm", *METRICS)
-"""Every statistic that may be stored: ``norm`` has shape [E], the others [E, E], all float32."""
+ROUTED_FIELDS: Final = (
+    "routed_count",
+    "routed_norm",
+    "routed_gram",
+    "routed_cross",
+    "routed_target",
+    "routed_source",
+)
+"""Sums over routed tokens alone, stored if ``sere calibrate --routed-moments`` was asked for them."""
+
+FIELDS: Final = ("gram", "gram_normalised", "norm", *METRICS, *ROUTED_FIELDS)
+"""Every statistic that may be stored, all float32; see :func:`shape`."""
+
+
+def shape(field: str, layer: LayerRecord) -> tuple[int, ...]:
+    """Shape of a stored statistic of a layer: [E] for ``norm`` and ``routed_norm``, else [E, E]."""
+    each = (layer.num_experts,)
+    return each if field in ("norm", "routed_norm") else each * 2
+
+
+def missing(field: str) -> str:
+    """Say how to get an optional statistic that an artifact does not store; empty for any other."""
+    if field in ROUTED_FIELDS:
+        return " Calibrate again with --routed-moments."
+    return ""
 
 
 def source_field(metric: str, fields: tuple[str, ...]) -> str | None:
@@ -96,11 +119,11 @@ def check(manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
 def _check_one(layer: LayerRecord, field: str, value: Tensor | None) -> None:
     if value is None:
         raise ArtifactError(f"layer {layer.name} has no {field!r} in the artifact. Calibrate again.")
-    shape = (layer.num_experts,) if field == "norm" else (layer.num_experts, layer.num_experts)
-    if tuple(value.shape) != shape or value.dtype != torch.float32:
+    wanted = shape(field, layer)
+    if tuple(value.shape) != wanted or value.dtype != torch.float32:
         raise ArtifactError(
             f"{field!r} of layer {layer.name} is {value.dtype} of shape {tuple(value.shape)}, not "
-            f"torch.float32 of shape {shape}. Take the artifact of this model, or calibrate again."
+            f"torch.float32 of shape {wanted}. Take the artifact of this model, or calibrate again."
         )
     if not bool(value.isfinite().all()):
         raise ArtifactError(f"{field!r} of layer {layer.name} has NaN or infinite values. Calibrate again.")

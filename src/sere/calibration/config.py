@@ -22,6 +22,8 @@ class CalibrationConfig:
         seed: Seed of the order in which documents are taken.
         chunk_tokens: Tokens for which all experts' outputs are held at once. Results do not depend on
             it. None: as many as fit into 256 MB.
+        routed_moments: Sum moments over routed tokens too, beside those over all tokens; see
+            :class:`sere.calibration.routed.RoutedMoments`. The other statistics stay the same, bit for bit.
 
     Raises:
         CalibrationError: If a value is out of range or a metric unknown.
@@ -34,6 +36,7 @@ class CalibrationConfig:
     metrics: tuple[str, ...] = ("frobenius", "cosine")
     seed: int = 0
     chunk_tokens: int | None = None
+    routed_moments: bool = False
 
     def __post_init__(self) -> None:
         for name in ("sequences", "sequence_length", "batch_sequences"):

@@ -46,11 +46,15 @@ def _blocks(outputs: Tensor, centred: bool = False) -> Iterator[Tensor]:
 
     If ``centred``, the mean over experts is taken off each token.
     """
-    size = _CACHED_BYTES if outputs.device.type in ("cpu", "mps") else _STREAMED_BYTES
-    count = max(1, size // (8 * outputs.shape[0] * outputs.shape[2]))
-    for block in torch.split(outputs, count, 1):
+    for block in torch.split(outputs, at_once(outputs, outputs.shape[0]), 1):
         exact = block.to(exact_device(outputs), torch.float64)
         yield exact - exact.mean(0) if centred else exact
+
+
+def at_once(outputs: Tensor, experts: int) -> int:
+    """Tokens whose ``outputs`` of so many experts make one block in float64."""
+    size = _CACHED_BYTES if outputs.device.type in ("cpu", "mps") else _STREAMED_BYTES
+    return max(1, size // (8 * experts * outputs.shape[2]))
 
 
 def exact_device(values: Tensor) -> torch.device:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
+from sere.artifact import ROUTED_FIELDS
 from sere.calibration.moments import Moments
 
 
@@ -27,20 +30,26 @@ def cosine(moments: Moments) -> Tensor:
 
 
 class BatchMeans:
-    """Means over batches of a layer's statistics (Eq. 1 of the paper), summed in float64 on the CPU."""
+    """Means over batches of a layer's statistics (Eq. 1 of the paper), summed in float64 on the CPU.
+
+    Moments of routed tokens stay sums: how many tokens a pair of experts was seen on differs by pair.
+    """
 
     def __init__(self) -> None:
         self.batches = 0
         self.sums: dict[str, Tensor] = {}
 
-    def add(self, moments: Moments, cka: dict[str, Tensor]) -> None:
-        """Add a batch: its moments and its CKA matrices by metric name."""
+    def add(
+        self, moments: Moments, cka: dict[str, Tensor], routed: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """Add a batch: its moments, its CKA matrices by metric name, its routed moments by field name."""
         values = {
             "gram": moments.gram / moments.tokens,
             "gram_normalised": moments.normalised / moments.tokens,
             "norm": moments.norm / moments.tokens,
             "frobenius": frobenius(moments),
             **cka,
+            **(routed or {}),
         }
         self.take({name: value.cpu() for name, value in values.items()})
 
@@ -51,5 +60,11 @@ class BatchMeans:
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
     def statistics(self) -> dict[str, Tensor]:
-        """Return the means by field name, float32; matrices are exactly symmetric."""
-        return {name: (total / self.batches).float() for name, total in self.sums.items()}
+        """Return the means by field name, float32, and the sums of routed tokens.
+
+        Means are exactly symmetric.
+        """
+        return {
+            name: (total if name in ROUTED_FIELDS else total / self.batches).float()
+            for name, total in self.sums.items()
+        }

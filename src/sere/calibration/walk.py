@@ -14,6 +14,7 @@ from sere.calibration.cka import cka
 from sere.calibration.config import CalibrationConfig
 from sere.calibration.experts import ExpertCall
 from sere.calibration.moments import Moments, exact_device
+from sere.calibration.routed import RoutedMoments
 from sere.calibration.similarity import BatchMeans
 from sere.errors import CalibrationError
 
@@ -101,10 +102,14 @@ class Walk:
     def _gather(self, layer: Layer, call: ExpertCall, mixture: Tensor) -> None:
         means = self.means[layer.name]
         moments = Moments(layer.num_experts, exact_device(call.hidden))
+        routed = RoutedMoments(layer.num_experts) if self.config.routed_moments else None
         kept: list[Tensor] = []
         for outputs in call.outputs(self._chunk(layer, call)):
             if not means.batches and not moments.tokens:
                 call.check(outputs, mixture)
+            if routed is not None:
+                rows = slice(moments.tokens, moments.tokens + outputs.shape[1])
+                routed.add(outputs, call.ids[rows], call.weights[rows])
             moments.add(outputs)
             if self.config.cka:
                 kept.append(outputs)
@@ -114,7 +119,8 @@ class Walk:
                 f"expert {broken} of layer {layer.name} gave NaN or infinite outputs. Load the model in "
                 "float32 or bfloat16, and check its weights."
             )
-        means.add(moments, cka(torch.cat(kept, 1), self.config.cka) if kept else {})
+        likeness = cka(torch.cat(kept, 1), self.config.cka) if kept else {}
+        means.add(moments, likeness, routed.sums() if routed is not None else None)
 
     def _chunk(self, layer: Layer, call: ExpertCall) -> int:
         return self.config.chunk_tokens or fitting_chunk(layer.num_experts, call.hidden.shape[1])

@@ -54,6 +54,13 @@ def command(
         int | None,
         typer.Option(help="Tokens whose expert outputs are held at once; lower it to save memory."),
     ] = None,
+    routed_moments: Annotated[
+        bool,
+        typer.Option(
+            "--routed-moments",
+            help="Sum moments over routed tokens too, as exfold needs them; no extra forward.",
+        ),
+    ] = False,
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Load the whole model, for one that cannot be streamed.")
     ] = False,
@@ -73,7 +80,7 @@ def command(
 
     All experts run on all calibration tokens, once. The default, 400 sequences
     of 128 tokens and the Frobenius similarity, is the SERE paper's. The artifact
-    is small: four matrices a layer.
+    is small: four matrices a layer, and five more with --routed-moments.
 
     A checkpoint folder is read one decoder layer at a time, so it may be larger
     than memory; how much is needed is said first. An interrupted run goes on
@@ -87,6 +94,7 @@ def command(
         metrics=tuple(metric) if metric else ("frobenius", "cosine"),
         seed=seed,
         chunk_tokens=chunk_tokens,
+        routed_moments=routed_moments,
     )
     if leads():
         check_output(out, force)

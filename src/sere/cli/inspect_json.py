@@ -57,4 +57,5 @@ def _layer(view: LayerView) -> dict[str, Any]:
         "hub": dataclasses.asdict(view.hub) if view.hub else None,
         "critical_at": [dataclasses.asdict(each) for each in view.critical],
         "clusters": dataclasses.asdict(view.clusters),
+        "routed": dataclasses.asdict(view.routed) if view.routed else None,
     }

@@ -22,6 +22,10 @@ CRITICAL = (
     "experts that would be kept if, beside them, K random ones were active, K as many as a token has."
 )
 CLUSTERS = "Within and between: mean similarity of pairs in one cluster, and of pairs in two."
+ROUTED = (
+    "Tokens that the moments of routed tokens are of. Fewest: of an expert that has any. Met: pairs of "
+    "experts that some token was routed to both of; a pair that never met has no projection."
+)
 LARGEST = 3
 """Clusters whose sizes are given."""
 
@@ -35,6 +39,7 @@ def facts(artifact: Artifact, name: str = "model") -> None:
         "made": f"{made.source}, {made.sequences} x {made.sequence_length} tokens of {made.data}, "
         f"seed {made.seed}",
         "similarities": ", ".join(artifact.metrics),
+        "routed moments": "yes" if "routed_count" in artifact.manifest.fields else "no",
         "hash": artifact.hash[:16],
     }
     if artifact.operating_points:
@@ -54,6 +59,8 @@ def show(views: Sequence[LayerView], *, brief: bool = False) -> None:
     if not brief:
         put(_critical(views), CRITICAL)
         put(_clusters(views), CLUSTERS)
+        if any(view.routed for view in views):
+            put(_routed(views), ROUTED)
 
 
 def put(table: Table, note: str = "") -> None:
@@ -130,5 +137,21 @@ def _clusters(views: Sequence[LayerView]) -> Table:
             ", ".join(sizes[:LARGEST]) + more or "-",
             str(found.alone),
             *(figure(value) for value in (found.within, found.between, found.silhouette)),
+        )
+    return table
+
+
+def _routed(views: Sequence[LayerView]) -> Table:
+    table = bare("Routed tokens", "fewest", "never\nrouted to", "pairs met", "tokens of a pair\n(median)")
+    for view in views:
+        found = view.routed
+        if found is None:
+            continue
+        table.add_row(
+            str(view.index),
+            f"{found.fewest:,}",
+            str(len(found.idle)),
+            f"{found.met:,} of {found.pairs:,}",
+            f"{found.median:,.0f}",
         )
     return table

@@ -12,6 +12,7 @@ from sere.artifact import Artifact
 from sere.inspection.clusters import Clusters, clusters
 from sere.inspection.critical import THRESHOLDS, Critical, check_threshold, critical
 from sere.inspection.hub import Hub, hub
+from sere.inspection.routed import Routed, routed
 from sere.inspection.spread import Spread, spread
 from sere.inspection.substitutes import pairs, ranked
 
@@ -33,6 +34,7 @@ class LayerView:
         hub: The expert that stands in for most others; None for one expert.
         critical: For each threshold, what it keeps with K experts active, the smallest active set.
         clusters: Groups of experts that are alike.
+        routed: How many tokens its moments of routed tokens are of; None where there are none.
 
     """
 
@@ -46,6 +48,7 @@ class LayerView:
     hub: Hub | None
     critical: tuple[Critical, ...]
     clusters: Clusters
+    routed: Routed | None
 
 
 def inspect(
@@ -91,6 +94,7 @@ def inspect(
             hub=hub(found[layer.name], _norms(artifact, layer.name)),
             critical=tuple(critical(found[layer.name], each, layer.top_k) for each in thresholds),
             clusters=clusters(found[layer.name], number),
+            routed=routed(artifact, layer.name),
         )
         for layer in wanted
     )

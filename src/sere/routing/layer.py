@@ -17,9 +17,22 @@ class LayerStatistics:
             needs none.
         norm: Mean length of every expert's output, shape [E], float32.
         gram: Mean over tokens of ``<E_p(x), E_q(x)>``, shape [E, E], float32.
+        routed_count: Tokens routed to both experts, and to one on the diagonal, shape [E, E], float32. This
+            and all that follow are sums over those tokens alone.
+        routed_norm: ``|E_p(x)|``, over tokens routed to p, shape [E], float32.
+        routed_gram: ``<E_p(x), E_q(x)>``, shape [E, E], float32.
+        routed_cross: ``|E_p(x)| <E_p(x), E_q(x)>``, shape [E, E], float32, not symmetric.
+        routed_target: ``|E_p(x)| |E_q(x)|^2``, shape [E, E], float32, not symmetric.
+        routed_source: ``|E_p(x)|^3``, shape [E, E], float32, not symmetric.
 
     """
 
     similarity: Tensor | None = None
     norm: Tensor | None = None
     gram: Tensor | None = None
+    routed_count: Tensor | None = None
+    routed_norm: Tensor | None = None
+    routed_gram: Tensor | None = None
+    routed_cross: Tensor | None = None
+    routed_target: Tensor | None = None
+    routed_source: Tensor | None = None

@@ -51,6 +51,15 @@ def test_many_shards_and_any_type_and_metric(tmp_path):
         assert same(streamed(folder, config, dtype=dtype), in_memory(folder, config, dtype=dtype))
 
 
+@pytest.mark.parametrize("family", ["qwen2_moe", "gpt_oss", "deepseek_v3"])
+def test_moments_of_routed_tokens_too(family, tmp_path):
+    folder = saved(build(family), tmp_path / "model")
+    config = replace(QUICK, routed_moments=True)
+    artifact = streamed(folder, config)
+    assert "routed_cross" in artifact.manifest.fields
+    assert same(artifact, in_memory(folder, config))
+
+
 def test_fused_experts_on_disk_are_read_as_well(tmp_path):
     model = small_model()
     apart = saved(model, tmp_path / "apart")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,16 @@ def test_ended_after_any_batch_of_any_layer(after, folder, tmp_path):
     again = streamed(folder, work=tmp_path, progress=lambda state: seen.append(state.layers_done))
     assert same(again, in_memory(folder))
     assert len(seen) == (6 if after < 3 else 3)  # the first layer does not run twice
+
+
+@pytest.mark.parametrize("after", [2, 4])
+def test_ended_while_moments_of_routed_tokens_are_summed(after, folder, tmp_path):
+    config = replace(QUICK, routed_moments=True)
+    with pytest.raises(EndedError):
+        streamed(folder, config, work=tmp_path, progress=ending(after))
+    again = streamed(folder, config, work=tmp_path)
+    assert "routed_count" in again.manifest.fields
+    assert same(again, in_memory(folder, config))
 
 
 def test_ended_with_all_layers_done_but_nothing_written(folder, tmp_path):
@@ -90,6 +101,7 @@ def test_two_runs_on_one_output_refuse(tmp_path):
 
 def command(model, out) -> list[str]:
     options = ["--sequences", "64", "--batch-sequences", "8", "--length", "64", "--threads", "1"]
+    options += ["--routed-moments"]
     return [sys.executable, "-m", "sere", "calibrate", str(model), "-o", str(out), *options]
 
 
