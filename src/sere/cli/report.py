@@ -17,7 +17,7 @@ def command(
         list[Path],
         typer.Argument(
             metavar="RECORD.json... [ARTIFACT]",
-            help="Records of sere compare, demo and sweep, of benchmarks/vllm_decode.py; the "
+            help="Records of sere compare, demo, sweep and bench, of benchmarks/vllm_decode.py; the "
             "artifact's folder.",
             show_default=False,
         ),
