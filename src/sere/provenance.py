@@ -151,6 +151,14 @@ def _versions() -> dict[str, str]:
     return found
 
 
+def device_name(device: torch.device | str) -> str:
+    """Name of a GPU, or of the processor for any other device; its architecture where it has no name."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return _processor_name() or platform.machine()
+
+
 def _processor_name() -> str | None:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

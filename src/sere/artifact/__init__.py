@@ -1,6 +1,7 @@
 """The file format: ``sere.json`` and ``sere.safetensors``; see ``docs/artifact.md``."""
 
 from sere.artifact.artifact import Artifact
+from sere.artifact.cost import CostModel, PolicyCost, StepSize, predict_seconds, predict_speedup
 from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS, ROUTED_FIELDS
 from sere.artifact.points import GuardOption, NamedPolicy, is_short_form, named_policy
 from sere.artifact.schema import (
@@ -21,13 +22,18 @@ __all__ = [
     "ROUTED_FIELDS",
     "Artifact",
     "CalibrationRecord",
+    "CostModel",
     "GuardOption",
     "LayerRecord",
     "Manifest",
     "ModelRecord",
     "NamedPolicy",
     "OperatingPoint",
+    "PolicyCost",
+    "StepSize",
     "fingerprint",
     "is_short_form",
     "named_policy",
+    "predict_seconds",
+    "predict_speedup",
 ]

@@ -12,6 +12,7 @@ from torch import Tensor
 from sere.artifact import hub, reference, store
 from sere.artifact.card import CardFacts
 from sere.artifact.content import Content
+from sere.artifact.cost import CostModel
 from sere.artifact.fields import tensor_name
 from sere.artifact.schema import CalibrationRecord, LayerRecord, Manifest, ModelRecord, OperatingPoint
 from sere.errors import ArtifactError
@@ -171,3 +172,8 @@ class Artifact(Content):
         """Return a copy with these operating points added."""
         merged = {**self.manifest.operating_points, **points}
         return Artifact(self.manifest.model_copy(update={"operating_points": merged}), self.tensors)
+
+    def with_cost(self, cost: CostModel) -> Artifact:
+        """Return a copy with this cost model, in place of one of the same engine, device and type."""
+        others = tuple(known for known in self.manifest.costs if known.place != cost.place)
+        return Artifact(self.manifest.model_copy(update={"costs": (*others, cost)}), self.tensors)

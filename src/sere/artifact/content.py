@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from sere.artifact.cost import CostModel
 from sere.artifact.fields import check, missing, similarity_from, source_field, tensor_name
 from sere.artifact.schema import LayerRecord, Manifest, ModelRecord, OperatingPoint
 from sere.errors import ArtifactError, did_you_mean
@@ -61,6 +62,11 @@ class Content:
     def operating_points(self) -> dict[str, OperatingPoint]:
         """Tuned policies by name."""
         return dict(self.manifest.operating_points)
+
+    @property
+    def costs(self) -> tuple[CostModel, ...]:
+        """Cost models of the devices that were measured."""
+        return self.manifest.costs
 
     def layer(self, name: str) -> LayerRecord:
         """Return the layer of this module path.

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sere.artifact.cost import CostModel
 from sere.provenance import Provenance
 
 FORMAT = "sere"
@@ -158,6 +159,7 @@ class Manifest(Record):
         default_metric: The one served when none is named.
         calibration: How the statistics came to be.
         operating_points: Tuned policies by name.
+        costs: What a decoding step costs, one entry for each device and floating type that was measured.
 
     """
 
@@ -171,3 +173,4 @@ class Manifest(Record):
     default_metric: str
     calibration: CalibrationRecord
     operating_points: dict[str, OperatingPoint] = {}
+    costs: tuple[CostModel, ...] = ()

@@ -1,0 +1,93 @@
+"""Forced routing: as many distinct experts as asked for, whatever the router says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sere.engines.transformers.layers import MoELayer, parameter_names, survey
+from sere.engines.transformers.rerouting import device_of
+
+
+@dataclass(eq=False)
+class Forced:
+    """Replaces the experts that the routers chose; weights stay.
+
+    Attributes:
+        layers: The layers.
+        ids: Experts of the next step by layer name, shape [T, K], int64; empty forces nothing.
+
+    """
+
+    layers: tuple[MoELayer, ...]
+    ids: dict[str, Tensor] = field(default_factory=dict)
+
+    def most(self, rows: int) -> int:
+        """Most distinct experts that every layer can be made to read in a step of ``rows`` rows."""
+        return min(min(layer.num_experts, rows * layer.top_k) for layer in self.layers)
+
+    def least(self) -> int:
+        """Fewest distinct experts that every layer reads without naming one twice in a row."""
+        return max(layer.top_k for layer in self.layers)
+
+    def prepare(self, rows: int, experts: int, generator: torch.Generator) -> None:
+        """Draw ``experts`` distinct experts in every layer and deal them out evenly.
+
+        Args:
+            rows: T, rows of the step.
+            experts: Distinct experts, at most :meth:`most`.
+            generator: Source of the draw, on the CPU.
+
+        """
+        self.ids = {layer.name: _dealt(layer, rows, experts, generator) for layer in self.layers}
+
+    def clear(self) -> None:
+        """Let the routers decide again."""
+        self.ids = {}
+
+
+def _dealt(layer: MoELayer, rows: int, experts: int, generator: torch.Generator) -> Tensor:
+    chosen = torch.randperm(layer.num_experts, generator=generator)[:experts]
+    slots = torch.arange(rows * layer.top_k).view(rows, layer.top_k) % experts
+    return chosen[slots].to(device_of(layer.module))
+
+
+@contextmanager
+def forced(model: Any) -> Iterator[Forced]:
+    """Put the hooks on every MoE layer of ``model``; they come off whatever happens.
+
+    Raises:
+        EngineError: If the model cannot be re-routed.
+
+    """
+    state = Forced(survey(model).layers)
+    hooks = []
+    try:
+        for layer in state.layers:
+            hook = _hook(state, layer)
+            hooks.append(layer.module.register_forward_pre_hook(hook, with_kwargs=True))
+        yield state
+    finally:
+        for handle in hooks:
+            handle.remove()
+
+
+def _hook(state: Forced, layer: MoELayer) -> Any:
+    hidden, ids_name = parameter_names(layer.module)[:2]
+
+    def hook(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        forced_ids = state.ids.get(layer.name)
+        if forced_ids is None:
+            return None
+        routed: Tensor = {**dict(zip((hidden, ids_name), args, strict=False)), **kwargs}[ids_name]
+        new = forced_ids.to(routed.dtype).view_as(routed)
+        if ids_name in kwargs:
+            return args, {**kwargs, ids_name: new}
+        return (args[0], new, *args[2:]), kwargs
+
+    return hook
