@@ -10,7 +10,7 @@ from typing import Annotated, TextIO
 import typer
 from rich.console import Console
 
-from sere.cli import bench, calibrate, compare, demo, doctor, inspect, profile, report, serve, sweep
+from sere.cli import bench, calibrate, compare, demo, doctor, evaluate, inspect, profile, report, serve, sweep
 from sere.cli.output import plain
 from sere.errors import SereError
 from sere.version import __version__
@@ -67,6 +67,7 @@ app.command("calibrate", rich_help_panel="Work")(calibrate.command)
 app.command("inspect", rich_help_panel="Work")(inspect.command)
 app.command("compare", rich_help_panel="Work")(compare.command)
 app.command("sweep", rich_help_panel="Work")(sweep.command)
+app.command("eval", rich_help_panel="Work")(evaluate.command)
 app.command("profile", rich_help_panel="Work")(profile.command)
 app.add_typer(bench.app, name="bench", rich_help_panel="Work")
 app.command("report", rich_help_panel="Work")(report.command)
