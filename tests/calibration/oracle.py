@@ -82,3 +82,25 @@ def similarity(batch: Matrix, metric: str) -> Matrix:
     if metric in ("frobenius", "cosine"):
         return {"frobenius": frobenius, "cosine": cosine}[metric](batch)
     return cka(batch, metric)
+
+
+def routed_sums(outputs: np.ndarray, ids: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Every sum, a token and a pair at a time; ``outputs`` has shape [E, N, H]."""
+    experts = len(outputs)
+    names = ("count", "gram", "cross", "target", "source")
+    found = {f"routed_{name}": np.zeros((experts, experts)) for name in names}
+    found["routed_norm"] = np.zeros(experts)
+    for token in range(outputs.shape[1]):
+        slots = zip(ids[token], weights[token], strict=True)
+        routed = {int(expert) for expert, weight in slots if 0 <= expert < experts and weight != 0}
+        for p in routed:
+            found["routed_norm"][p] += np.linalg.norm(outputs[p, token])
+            for q in routed:
+                mine, other = outputs[p, token], outputs[q, token]
+                length = np.linalg.norm(mine)
+                found["routed_count"][p, q] += 1
+                found["routed_gram"][p, q] += mine @ other
+                found["routed_cross"][p, q] += length * (mine @ other)
+                found["routed_target"][p, q] += length * (other @ other)
+                found["routed_source"][p, q] += length**3
+    return found

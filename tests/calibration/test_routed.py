@@ -15,31 +15,11 @@ from sere.calibration.packing import pack
 from sere.calibration.routed import RoutedMoments
 from sere.errors import ArtifactError
 from tests.artifact.made import artifact as made
+from tests.calibration import oracle
 from tests.calibration.fakes import QUICK, TEXTS, Characters, small_model
 from tests.calibration.test_calibrate import expert_outputs
 
 ROUTED = replace(QUICK, routed_moments=True)
-
-
-def by_loops(outputs: np.ndarray, ids: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Every sum, a token and a pair at a time; ``outputs`` has shape [E, N, H]."""
-    experts = len(outputs)
-    found = {name: np.zeros((experts, experts)) for name in ROUTED_FIELDS}
-    found["routed_norm"] = np.zeros(experts)
-    for token in range(outputs.shape[1]):
-        slots = zip(ids[token], weights[token], strict=True)
-        routed = {int(expert) for expert, weight in slots if 0 <= expert < experts and weight != 0}
-        for p in routed:
-            found["routed_norm"][p] += np.linalg.norm(outputs[p, token])
-            for q in routed:
-                mine, other = outputs[p, token], outputs[q, token]
-                length = np.linalg.norm(mine)
-                found["routed_count"][p, q] += 1
-                found["routed_gram"][p, q] += mine @ other
-                found["routed_cross"][p, q] += length * (mine @ other)
-                found["routed_target"][p, q] += length * (other @ other)
-                found["routed_source"][p, q] += length**3
-    return found
 
 
 def routing(model, ids: torch.Tensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -73,7 +53,7 @@ def test_every_sum_is_its_definition_over_the_tokens_that_the_router_sent(model,
     ids = pack(TEXTS, Characters(), sequences=6, length=16, seed=0)
     outputs, routes = expert_outputs(model, ids), routing(model, ids)
     for layer in artifact.layers:
-        wanted = by_loops(outputs[layer.name], *routes[layer.name])
+        wanted = oracle.routed_sums(outputs[layer.name], *routes[layer.name])
         assert wanted["routed_count"].trace() == 6 * 16 * 3
         for name in ROUTED_FIELDS:
             scale = abs(wanted[name]).max()
@@ -90,7 +70,7 @@ def test_slots_that_route_nowhere_do_not_count_and_a_repeated_expert_counts_once
     weights = torch.rand(40, 4, generator=draw).masked_fill(torch.rand(40, 4, generator=draw) < 0.2, 0)
     moments = RoutedMoments(5)
     moments.add(outputs, ids, weights)
-    wanted = by_loops(outputs.double().numpy(), ids.numpy(), weights.numpy())
+    wanted = oracle.routed_sums(outputs.double().numpy(), ids.numpy(), weights.numpy())
     assert wanted["routed_count"].sum() > 100
     for name, value in moments.sums().items():
         assert value.numpy() == pytest.approx(wanted[name], rel=1e-9, abs=1e-9), name

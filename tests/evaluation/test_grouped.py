@@ -34,7 +34,16 @@ def given(seed=0):
 def statistics(seed=1):
     outputs = torch.randn(EXPERTS, 20, generator=torch.Generator().manual_seed(seed))
     gram = outputs @ outputs.T / 20
-    return LayerStatistics(similarity=gram.abs(), norm=outputs.norm(dim=1), gram=gram)
+    length = outputs.norm(dim=1)
+    count = torch.ones(EXPERTS, EXPERTS).fill_diagonal_(3.0)
+    routed = {
+        "routed_count": count,
+        "routed_norm": 3 * length,
+        "routed_cross": length[:, None] * gram * count,
+        "routed_target": length[:, None] * gram.diagonal() * count,
+        "routed_source": length[:, None] ** 3 * count,
+    }
+    return LayerStatistics(similarity=gram.abs(), norm=length, gram=gram, **routed)
 
 
 def one_by_one(policy, values, layer):
@@ -51,8 +60,6 @@ def one_by_one(policy, values, layer):
 @pytest.mark.parametrize("name", list(RECIPES))
 def test_every_recipe_routes_all_steps_at_once(name):
     policy = make_policy(name)
-    if not policy.requires <= {"similarity", "norm", "gram"} or "hidden" in policy.needs:
-        pytest.skip("needs statistics of its own")
     grouped = Grouped(policy)
     ids, weights, counted = grouped.route(given(), statistics(), EXPERTS, DECODE)
     wanted = one_by_one(policy, given(), statistics())

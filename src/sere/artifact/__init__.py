@@ -2,7 +2,7 @@
 
 from sere.artifact.artifact import Artifact
 from sere.artifact.cost import CostModel, PolicyCost, StepSize, predict_seconds, predict_speedup
-from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS, ROUTED_FIELDS
+from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS, ROUTED_FIELDS, how_to_get
 from sere.artifact.points import GuardOption, NamedPolicy, is_short_form, named_policy
 from sere.artifact.schema import (
     FORMAT_VERSION,
@@ -32,6 +32,7 @@ __all__ = [
     "PolicyCost",
     "StepSize",
     "fingerprint",
+    "how_to_get",
     "is_short_form",
     "named_policy",
     "predict_seconds",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sere.artifact.cost import CostModel
-from sere.artifact.fields import check, missing, similarity_from, source_field, tensor_name
+from sere.artifact.fields import check, how_to_get, similarity_from, source_field, tensor_name
 from sere.artifact.schema import LayerRecord, Manifest, ModelRecord, OperatingPoint
 from sere.errors import ArtifactError, did_you_mean
 from sere.routing import LayerStatistics
@@ -104,9 +104,13 @@ class Content:
         if field not in self.manifest.fields:
             raise ArtifactError(
                 f"the artifact of {self.model.id} stores no {field!r}."
-                f"{missing(field) or did_you_mean(field, self.manifest.fields)}"
+                f"{how_to_get(field) or did_you_mean(field, self.manifest.fields)}"
             )
         return self.tensors[tensor_name(self.layer(layer_name).name, field)]
+
+    def lacks(self, requires: frozenset[str]) -> tuple[str, ...]:
+        """Name those of a policy's required statistics that this artifact does not hold, in order."""
+        return tuple(sorted(requires - {"similarity"} - set(self.manifest.fields)))
 
     def similarity(self, layer_name: str, metric: str | None = None) -> Tensor:
         """Return the similarity of every pair of experts of a layer, shape [E, E], float32, CPU.

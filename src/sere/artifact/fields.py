@@ -42,7 +42,7 @@ def shape(field: str, layer: LayerRecord) -> tuple[int, ...]:
     return each if field in ("norm", "routed_norm") else each * 2
 
 
-def missing(field: str) -> str:
+def how_to_get(field: str) -> str:
     """Say how to get an optional statistic that an artifact does not store; empty for any other."""
     if field in ROUTED_FIELDS:
         return " Calibrate again with --routed-moments."

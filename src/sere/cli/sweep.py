@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sere.artifact import Artifact
+from sere.artifact import Artifact, how_to_get
 from sere.calibration import load_texts
 from sere.cli.loading import load
 from sere.cli.options import (
@@ -48,7 +48,7 @@ def command(
             "--recipe",
             "-r",
             help="NAME, or NAME:key=value,key=value/value/value to sweep another parameter than its knob; "
-            "repeatable. Default: all recipes, and SERE's threshold.",
+            "repeatable. Default: all recipes that ARTIFACT can serve, and SERE's threshold.",
         ),
     ] = None,
     batch_size: Annotated[
@@ -114,7 +114,9 @@ def command(
     sizes = tuple(batch_size or SIZES)
     statistics = Artifact.from_pretrained(artifact)
     layer = max(statistics.layers, key=lambda each: each.num_experts)
-    series = chosen(recipe, layer.num_experts, layer.top_k)
+    series = chosen(recipe, layer.num_experts, layer.top_k, statistics)
+    if recipe is None:
+        _say_left_out(statistics)
     prompts = task_examples(CompareConfig(tasks=tasks, examples_per_task=examples))
     if at not in sizes:
         raise DataError(
@@ -134,6 +136,14 @@ def command(
     if as_json:
         typer.echo(record.model_dump_json())
     _show(record, out, at, quiet=as_json)
+
+
+def _say_left_out(artifact: Artifact) -> None:
+    from sere.evaluation.sweep.series import served
+
+    for name, lacking in served(artifact)[1].items():
+        stored = f"left out: {name}, as the artifact stores no {', '.join(lacking)}."
+        plain(Console(stderr=True), stored + how_to_get(lacking[0]))
 
 
 def _measure(

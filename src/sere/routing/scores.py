@@ -97,10 +97,13 @@ class Energy(SlotScore):
     Attributes:
         power: 2 for energy (BASE's static form, arXiv 2609.36222); 1 for mass times norm (ExFold,
             arXiv 2608.24938).
+        routed: Take the mean over the tokens that were routed to the expert, not over all; an expert with
+            none has the median of the others.
 
     """
 
     power: int = 2
+    routed: bool = False
 
     def __post_init__(self) -> None:
         if self.power < 1:
@@ -108,14 +111,22 @@ class Energy(SlotScore):
 
     def slots(self, batch: RoutingBatch, voting: Tensor, layer: LayerStatistics) -> Tensor:
         """Weights times calibrated mean norms, to the power."""
-        norm = needed(layer.norm, "norm", batch.num_experts)
+        norm = self._norm(layer, batch.num_experts)
         safe = batch.ids.clamp(0, batch.num_experts - 1).long()
         return ((batch.weights.float() * norm[safe]).abs() ** self.power).masked_fill(~voting, 0)
+
+    def _norm(self, layer: LayerStatistics, num_experts: int) -> Tensor:
+        if not self.routed:
+            return needed(layer.norm, "norm", num_experts)
+        total = needed(layer.routed_norm, "routed_norm", num_experts)
+        count = needed(layer.routed_count, "routed_count", num_experts).diagonal()
+        mean = total / count  # NaN where there are no tokens
+        return torch.where(count > 0, mean, mean.nanmedian().nan_to_num(1.0))
 
     @property
     def requires(self) -> frozenset[str]:
         """The mean output norms."""
-        return frozenset({"norm"})
+        return frozenset({"routed_norm", "routed_count"} if self.routed else {"norm"})
 
 
 @dataclass(frozen=True)

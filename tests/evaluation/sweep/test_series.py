@@ -4,9 +4,10 @@ import pytest
 
 from sere.errors import PolicyError
 from sere.evaluation.sweep import chosen
-from sere.evaluation.sweep.series import BESIDE, series
+from sere.evaluation.sweep.series import BESIDE, series, served
 from sere.routing import RECIPES, parse_policy
 from sere.routing.recipes import knob_of
+from tests.artifact.made import artifact
 
 
 def test_a_name_sweeps_the_knob():
@@ -37,6 +38,16 @@ def test_all_recipes_with_a_knob_are_there_by_default():
     assert set(found) == {n for n, recipe in RECIPES.items() if knob_of(recipe) is not None} | set(BESIDE)
     for each in found.values():
         assert all(parse_policy(form).inert(8) is None for form in each.policies)
+
+
+def test_recipes_that_the_artifact_cannot_serve_are_left_out_by_default_and_only_then():
+    names, left = served(artifact())
+    assert set(left) == {"exfold"}
+    assert "routed_cross" in left["exfold"]
+    found = {each.name for each in chosen(None, 64, 8, artifact())}
+    assert found == {*names, *BESIDE}
+    assert {"fold", "sere", "refit"} <= found
+    assert [each.name for each in chosen(["exfold"], 64, 8, artifact())] == ["exfold"]
 
 
 @pytest.mark.parametrize(

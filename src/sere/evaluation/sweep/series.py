@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sere.artifact import Artifact
 from sere.errors import PolicyError
 from sere.routing import RECIPES, make_policy, parse_policy
 from sere.routing.recipes import knob_of
@@ -67,15 +68,30 @@ def series(text: str, experts: int, top_k: int) -> Series:
     return Series(text.strip(), working)
 
 
-def chosen(texts: Sequence[str] | None, experts: int, top_k: int) -> list[Series]:
-    """Build the series asked for; None for every recipe with a knob and :data:`BESIDE`.
+def served(artifact: Artifact | None = None) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """Name the recipes with a knob that an artifact can serve, and what it lacks for each other one.
+
+    Args:
+        artifact: None for one that holds everything.
+
+    """
+    names = [name for name, recipe in RECIPES.items() if knob_of(recipe) is not None]
+    lacking = {} if artifact is None else {name: artifact.lacks(make_policy(name).requires) for name in names}
+    left = {name: fields for name, fields in lacking.items() if fields}
+    return [name for name in names if name not in left], left
+
+
+def chosen(
+    texts: Sequence[str] | None, experts: int, top_k: int, artifact: Artifact | None = None
+) -> list[Series]:
+    """Build the series asked for; None for every recipe that is :func:`served`, and :data:`BESIDE`.
 
     Raises:
         PolicyError: As :func:`series`, or if one is given twice.
 
     """
     if texts is None:
-        texts = [*(name for name, recipe in RECIPES.items() if knob_of(recipe) is not None), *BESIDE]
+        texts = [*served(artifact)[0], *BESIDE]
     twice = {text for text in texts if list(texts).count(text) > 1}
     if twice:
         raise PolicyError(f"{', '.join(sorted(twice))} is given twice. Give each series once.")

@@ -18,6 +18,7 @@ from sere.routing.per_layer import PerLayer, numbers_of
 from sere.routing.policy import Policy
 from sere.routing.recipes.by_layer import adapmoe, lexi
 from sere.routing.recipes.controls import least_similar, none, random, top_k
+from sere.routing.recipes.exfold import exfold
 from sere.routing.recipes.fold import fold, tolerance
 from sere.routing.recipes.knob import Knob, knob_of
 from sere.routing.recipes.lynx import lynx
@@ -45,6 +46,7 @@ RECIPES: dict[str, Callable[..., Policy]] = {
     "adapmoe": adapmoe,
     "lexi": lexi,
     "fold": fold,
+    "exfold": exfold,
     "tolerance": tolerance,
     "refit": refit,
 }

@@ -14,10 +14,10 @@ from sere.routing.scores import Energy
 
 @knob("size", budgets)
 def fold(size: int = 32, ridge: float = 1e-3, floor: int | None = None, phase: Phase = "decode") -> Policy:
-    """After ExFold: most important experts stay, other slots are projected onto the nearest of them.
+    """``exfold`` from moments over all tokens, which every calibration has.
 
-    Importance is weight times mean norm. ExFold calibrates on co-routed pairs weighted by norm; this takes
-    the artifact's moments over all tokens, hence another name.
+    Most important experts stay, by weight times mean norm; other slots are projected onto the nearest of
+    them. ExFold itself, ``exfold``, calibrates on co-routed pairs weighted by norm.
 
     Args:
         size: D, active experts.
