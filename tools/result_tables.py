@@ -20,18 +20,20 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import comparison_tables
 from sere.demo.run import DemoRecord
 from sere.demo.tables import in_words
 from sere.evaluation.sweep import SweepRecord
 from sere.evaluation.sweep import tables as sweep_tables
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/results.md", "docs/comparison.md", "docs/vllm.md")
+PAGES = ("README.md", "docs/results.md", "docs/who_wins.md", "docs/vllm.md")
 RECORD = "docs/results/demo.json"
 SWEEP = "docs/results/sweep.json"
 PAIRINGS = "docs/results/fill_and_weigh.json"
 VLLM = {"float32": "docs/results/vllm_float32.json", "bfloat16": "docs/results/vllm_bfloat16.json"}
-LEVELS = (0.3, 0.4, 0.5, 0.6, 0.7)
+OTHERS = ("refit", "tolerance", "oea", "energy", "xshare", "lynx", "random", "des_vote", "moe_spec", "top_k")
+"""Series beside SERE at half of the experts."""
 
 
 def loss_table(record: DemoRecord) -> str:
@@ -99,17 +101,6 @@ def sweep_setting(record: SweepRecord) -> str:
     )
 
 
-def pairings(record: SweepRecord) -> str:
-    """KL of every pairing of fill and weights, level by level."""
-    columns = [{row[0]: row[1] for row in sweep_tables.equal_experts(record, level).rows} for level in LEVELS]
-    order = [row[0] for row in sweep_tables.equal_experts(record, 0.5).rows[1:]]
-    lines = [f"| fill, weights | {' | '.join(f'at {level:.0%}' for level in LEVELS)} |", "| --- " * 6 + "|"]
-    for name in order:
-        cells = (column.get(name, "-").replace("\n", " ") for column in columns)
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def vllm_decode(load: str) -> str:
     """Ratios of decoding speed in vLLM at one load, a column for each type of weights."""
     columns = {}
@@ -169,7 +160,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "vllm-16": lambda: vllm_decode("batch 16"),
     "vllm-loads-float32": lambda: vllm_loads("float32"),
     "vllm-loads-bfloat16": lambda: vllm_loads("bfloat16"),
-    "pairings": lambda: pairings(sweep_record(PAIRINGS)),
+    "sweep-backfill": lambda: comparison_tables.against(sweep_record(SWEEP), "oea", "sere"),
+    "sweep-half": lambda: comparison_tables.half(sweep_record(SWEEP), OTHERS, "sere"),
+    "pairings": lambda: comparison_tables.pairings(sweep_record(PAIRINGS)),
 }
 
 
