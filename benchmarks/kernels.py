@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sere.kernels import BackfillOptions, LayerTable, Options, backfill, definition, reroute, reroute_into
 from sere.kernels.backfilling import definition as backfill_definition
-from sere.routing import FIELDS, LayerStatistics
+from sere.routing import FIELDS, LayerStatistics, RouterScores
 
 EXPERTS, TOP_K, SKEW = 128, 8, 0.85
 POLICIES = {"S=2": Options(2), "S=1, rho 0.5": Options(1, 0.5), "S=2, merge": Options(2, merge=True)}
@@ -99,7 +99,7 @@ def measure(rows: int, name: str, layer: Any, dtype: torch.dtype, rounds: int) -
         options.merge,
         True,
     )
-    fill, preference = BackfillOptions(options.top_s), scores.sum(0)
+    fill, every = BackfillOptions(options.top_s), RouterScores(scores, scores)
     active = np.zeros(EXPERTS, bool)
     active[new_ids.unique().numpy()] = True
     wanted = np.flatnonzero(~active)[:40]
@@ -110,10 +110,10 @@ def measure(rows: int, name: str, layer: Any, dtype: torch.dtype, rounds: int) -
         "cpu, into": (lambda: reroute_into(ids, weights, kinds, table, options, *buffers), small),
         "cpu, torch.ops": (lambda: torch.ops.sere.reroute_fused(ids, weights, kinds, *flat), small),
         "backfill definition": (
-            lambda: backfill_definition(ids, weights, kinds, scores, preference, fill),
+            lambda: backfill_definition(ids, weights, kinds, every, None, fill),
             small,
         ),
-        "backfill cpu": (lambda: backfill(ids, weights, kinds, scores, preference, fill), small),
+        "backfill cpu": (lambda: backfill(ids, weights, kinds, every, None, fill), small),
         "look-up by order": (lambda: walk(table, active, wanted), small),
         "look-up by similarity": (lambda: scan(table, active, wanted), small),
         "layer": (lambda: layer(hidden, new_ids, new_weights), 2),

@@ -20,7 +20,7 @@ from triton.testing import do_bench_cudagraph
 
 from sere.kernels import BackfillOptions, LayerTable, Options, backfill, gpu, reroute_into
 from sere.kernels.backfilling import definition as backfill_definition
-from sere.routing import FIELDS, LayerStatistics, RoutingBatch, count, make_policy
+from sere.routing import FIELDS, LayerStatistics, RouterScores, RoutingBatch, count, make_policy
 
 SHAPES = [(1, 8, 128), (16, 8, 128), (32, 8, 128), (64, 8, 128), (64, 8, 256), (256, 8, 128), (512, 8, 256)]
 
@@ -66,14 +66,14 @@ def case(rows: int, top_k: int, experts: int, one_launch: int | None = None) -> 
         batch = RoutingBatch(ids, weights, experts, kinds)
         count(batch, policy.route(batch, layer, redirect_padding=True))
 
-    half, fill, preference = similarity.bfloat16(), BackfillOptions(2), scores.sum(0)
+    half, fill, every = similarity.bfloat16(), BackfillOptions(2), RouterScores(scores, scores)
     work = {
         "empty": lambda: empty_kernel[(1,)](ids),
         "fused": lambda: reroute_into(ids, weights, kinds, table, options, *out, counts, scratch),
         "torch policy": eager,
         "published steps": lambda: published_steps(ids, half, flags, 2),
-        "backfill fused": lambda: backfill(ids, weights, kinds, scores, preference, fill),
-        "backfill torch": lambda: backfill_definition(ids, weights, kinds, scores, preference, fill),
+        "backfill fused": lambda: backfill(ids, weights, kinds, every, None, fill),
+        "backfill torch": lambda: backfill_definition(ids, weights, kinds, every, None, fill),
     }
     try:
         for call in work.values():

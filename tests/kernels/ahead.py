@@ -14,7 +14,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from sere.kernels import BackfillOptions
-from sere.kernels.gpu import Shape, backfill_constants
+from sere.kernels.gpu import Shape
+from sere.kernels.gpu_filling import WARPS, constants
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -31,7 +32,9 @@ POINTERS = {
     "order_ptr": "*i16",
     "shares_ptr": "*i32",
     "scores_ptr": "*fp32",
-    "preference_ptr": "*fp32",
+    "likes_ptr": "*fp32",
+    "total_ptr": "*fp32",
+    "held_ptr": "*i32",
     "counts_ptr": "*i64",
 }
 
@@ -59,7 +62,8 @@ class Cost:
 def constants_for(name: str, rows: int, top_k: int, experts: int) -> tuple[dict[str, Any], int]:
     """Compile-time arguments with every option on, and the warps."""
     if name == "backfill_kernel":
-        return backfill_constants(top_k, experts, True, BackfillOptions()), 4
+        flags = {"HAS_KINDS": True, "REDIRECT": True, "TOTAL": 2, "HELD": True, "ADD": True}
+        return {**constants(top_k, experts, BackfillOptions()), **flags}, WARPS
     shape = Shape.of(rows, top_k, experts, -(-experts // 32) * 32)
     flags = {"HAS_KINDS": True, "EVERYONE": False, "MERGE": True, "REDIRECT": True, "ADD": True}
     return {**shape.constants(), **flags}, shape.warps

@@ -6,19 +6,45 @@ The interpreter must be asked for before a kernel is decorated, so this file can
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+import triton.language as tl
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-from sere.kernels import LayerTable, Options, definition, gpu
+from sere.kernels import BackfillOptions, LayerTable, Options, definition, gpu, gpu_filling
 from sere.kernels.backfilling import definition as backfill_definition
 from sere.routing import FIELDS
-from tests.kernels.made import BACKFILL, OPTIONS, assert_same, make_step, steps
+from tests.kernels.made import BACKFILL, OPTIONS, TOTALS, assert_same, make_step, steps
 
 assert os.environ["TRITON_INTERPRET"] == "1"
-SLOW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+SLOW = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+    phases=(Phase.explicit, Phase.generate),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _rounding():
+    """The interpreter cuts float32 off to bfloat16, where a GPU rounds to the nearest, as torch does."""
+    cut = InterpreterBuilder.cast_impl
+
+    def cast(self, source, kind):
+        if source.dtype.scalar == tl.float32 and kind.scalar == tl.bfloat16:
+            rounded = torch.from_numpy(np.ascontiguousarray(source.data)).bfloat16().view(torch.int16)
+            return TensorHandle(rounded.numpy().view(np.uint16), tl.bfloat16)
+        return cut(self, source, kind)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InterpreterBuilder, "cast_impl", cast)
+        yield
 
 
 def launched(step, options, add=False, counts=None):
@@ -68,8 +94,24 @@ def test_counters_of_several_steps_add_up_in_the_row_of_their_phase(rows):
     assert counts[2, 0] == 1
 
 
+def backfilled(step, options, totals, held=None):
+    """Both forms' ids, weights and counters; with ``held``, the options' numbers are read from there."""
+    numbers = None if held is None else torch.tensor(held, dtype=torch.int32)
+    out = torch.full_like(step.ids, 77), torch.full_like(step.weights, 77), torch.full((len(FIELDS),), 77)
+    arguments = (*step.slots, step.scores, step.total if totals else None)
+    gpu_filling.launch(*arguments, options, *out, numbers)
+    if held is not None:
+        options = replace(options, **dict(zip(("top_s", "floor", "size"), held, strict=True)))
+    return out, backfill_definition(*arguments, options)
+
+
 @SLOW
-@given(steps(20), BACKFILL)
-def test_backfill_equals_its_definition(step, options):
-    arguments = (*step.slots, step.scores, step.preference, options)
-    assert_same(gpu.launch_backfill(*arguments), backfill_definition(*arguments))
+@given(steps(20), BACKFILL, TOTALS)
+def test_backfill_equals_its_definition(step, options, totals):
+    assert_same(*backfilled(step, options, totals))
+
+
+@pytest.mark.parametrize("held", [(2, 0, 12), (1, 0, 9), (8, 0, 0)])
+def test_backfill_reads_its_numbers_where_they_are_held(held):
+    step = make_step(9, 8, 64, mixed=True)
+    assert_same(*backfilled(step, BackfillOptions(1, 0, 10), False, held))

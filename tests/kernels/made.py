@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sere.kernels import BackfillOptions, Options
-from sere.routing import LayerStatistics
+from sere.routing import LayerStatistics, RouterScores
 
 EXPERTS = (8, 60, 64, 128, 160, 256, 384, 512)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -25,8 +25,8 @@ class Step:
     weights: Tensor
     kinds: Tensor | None
     similarity: Tensor
-    scores: Tensor
-    preference: Tensor
+    scores: RouterScores
+    total: Tensor
 
     @property
     def layer(self) -> LayerStatistics:
@@ -66,17 +66,20 @@ def make_step(
         weights = np.where(rng.random(ids.shape) < 0.05, np.nan, weights)
         weights = np.where(rng.random(ids.shape) < 0.05, -weights, weights)
         scores = np.where(rng.random(scores.shape) < 0.05, np.nan, scores)
+        scores = np.where(rng.random(scores.shape) < 0.02, rng.choice([-1.0, 0.0, np.inf, -np.inf]), scores)
     order = rng.permuted(np.tile(np.arange(top_k), (rows, 1)), axis=1) if rows else ids
     ids, weights = np.take_along_axis(ids, order, 1), np.take_along_axis(weights, order, 1)
     kinds = rng.choice(4, rows, p=(0.5, 0.25, 0.2, 0.05)) if mixed else None
-    preference = torch.from_numpy(scores).float().nansum(0).mul(4).round()
+    biased = scores + (rng.integers(-1, 2, experts) / 4 if coarse or hostile else 0)
+    total = np.round(rng.standard_normal(experts) * 3) / 2
+    total = np.where(rng.random(experts) < (0.1 if hostile else 0), np.nan, total)
     return Step(
         torch.from_numpy(ids).to(torch.int64 if wide else torch.int32),
         torch.from_numpy(weights).to(dtype),
         None if kinds is None else torch.from_numpy(kinds.astype(np.int32)),
         torch.from_numpy(similarity.astype(np.float32)),
-        torch.from_numpy(scores).float(),
-        preference,
+        RouterScores(torch.from_numpy(biased).float(), torch.from_numpy(scores).float()),
+        torch.from_numpy(total).float(),
     )
 
 
@@ -96,6 +99,9 @@ def steps(most_rows: int) -> st.SearchStrategy[Step]:
     )
 
 
+TOTALS = st.booleans()
+"""Whether totals are given; without, the router's scores are summed."""
+
 OPTIONS = st.builds(
     Options,
     top_s=st.integers(1, 6),
@@ -106,14 +112,17 @@ OPTIONS = st.builds(
     redirect_padding=st.booleans(),
 )
 
-BACKFILL = st.builds(
-    BackfillOptions,
-    top_s=st.integers(0, 6),
-    floor=st.sampled_from((None, 0, 3, 40)),
-    budget=st.sampled_from((1, 3, 8, 30, 1000)),
-    renormalise=st.booleans(),
-    everyone=st.booleans(),
-    redirect_padding=st.booleans(),
+_FLAGS = {name: st.booleans() for name in ("renormalise", "everyone", "redirect_padding")}
+_FLOORS = st.sampled_from((None, 0, 3, 40))
+BACKFILL = st.one_of(
+    st.builds(BackfillOptions, top_s=st.integers(1, 6), floor=_FLOORS, size=st.just(0), **_FLAGS),
+    st.builds(
+        BackfillOptions,
+        top_s=st.integers(0, 6),
+        floor=_FLOORS,
+        size=st.sampled_from((1, 3, 8, 30, 1000)),
+        **_FLAGS,
+    ),
 )
 
 

@@ -14,6 +14,7 @@ KERNELS = {
     "shares": (gpu_large.shares_kernel, 512, 8, 256),
     "rewrite": (gpu_large.rewrite_kernel, 512, 8, 256),
     "backfill": (gpu_backfill.backfill_kernel, 64, 8, 128),
+    "backfill of 512 experts, top-16": (gpu_backfill.backfill_kernel, 64, 16, 512),
     "reroute of 512 experts, top-16": (gpu_reroute.reroute_kernel, 64, 16, 512),
 }
 MOST_CODE = 64 * 1024

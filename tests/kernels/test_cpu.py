@@ -10,7 +10,7 @@ from sere.kernels import BackfillOptions, LayerTable, Options, cpu, definition
 from sere.kernels import backfill as fused_backfill
 from sere.kernels.backfilling import definition as backfill_definition
 from sere.routing import FIELDS
-from tests.kernels.made import BACKFILL, OPTIONS, assert_same, make_step, steps
+from tests.kernels.made import BACKFILL, OPTIONS, TOTALS, assert_same, make_step, steps
 
 MANY = settings(max_examples=250, deadline=None)
 
@@ -48,25 +48,33 @@ def test_it_does_re_route():
 
 
 @MANY
-@given(steps(60), BACKFILL)
-def test_backfill_equals_its_definition(step, options):
-    arguments = (*step.slots, step.scores, step.preference, options)
+@given(steps(60), BACKFILL, TOTALS)
+def test_backfill_equals_its_definition(step, options, totals):
+    arguments = (*step.slots, step.scores, step.total if totals else None, options)
     assert_same(fused_backfill(*arguments), backfill_definition(*arguments))
 
 
-def test_backfill_is_each_rows_own_top_k_among_the_active_experts():
+@pytest.mark.parametrize(("rows", "top_k", "experts"), [(2000, 8, 256), (600, 16, 512), (1, 16, 8)])
+def test_large_steps_backfill_as_the_definition(rows, top_k, experts):
+    step = make_step(rows, top_k, experts, hostile=True, mixed=True, skew=3.0)
+    for options in (BackfillOptions(1, 0), BackfillOptions(0, size=40)):
+        arguments = (*step.slots, step.scores, None, options)
+        assert_same(fused_backfill(*arguments), backfill_definition(*arguments))
+
+
+def test_backfill_gives_rows_their_own_top_k_among_the_active_experts():
     step = make_step(12, 4, 64, skew=2.0)
-    options = BackfillOptions(top_s=1, floor=0, budget=12)
-    ids, weights, counts = backfill_definition(*step.slots, step.scores, step.preference, options)
+    ids, weights, counts = fused_backfill(*step.slots, step.scores, None, BackfillOptions(1, 0, 12))
+    scores = step.scores.weight
     first = step.ids.gather(1, step.weights.argmax(1, keepdim=True)).flatten()
-    free = [e for e in step.preference.argsort(descending=True, stable=True).tolist() if e not in first]
+    free = [e for e in scores.sum(0).argsort(descending=True).tolist() if e not in first]
     active = torch.cat([first.unique(), torch.tensor(free)])[:12]
-    inside = torch.full_like(step.scores, -1.0)
-    inside[:, active] = step.scores[:, active]
-    for row in range(12):
-        best = inside[row].topk(4).indices
-        assert sorted(ids[row].tolist()) == sorted(best.tolist())
-        share = step.scores[row, ids[row]] / step.scores[row, best].sum()
-        torch.testing.assert_close(weights[row], share * step.weights[row].sum(), rtol=2e-3, atol=0)
-    assert counts[FIELDS.index("experts_after")] <= 12
-    assert counts[FIELDS.index("rerouted")] > 0
+    inside = torch.full_like(scores, -1.0)
+    inside[:, active] = scores[:, active]
+    best = inside.topk(4).indices
+    assert torch.equal(ids.sort(1).values, best.sort(1).values)
+    share = scores.gather(1, ids) / scores.gather(1, best).sum(1, keepdim=True)
+    torch.testing.assert_close(weights, share * step.weights.sum(1, keepdim=True), rtol=2e-3, atol=0)
+    counted = dict(zip(FIELDS, counts.tolist(), strict=True))
+    assert counted["experts_after"] <= 12
+    assert counted["rerouted"] > 0

@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sere.kernels import LayerTable, Options, backend_name, definition, gpu, reroute, reroute_into
+from sere.kernels import (
+    LayerTable,
+    Options,
+    backend_name,
+    backfill_into,
+    definition,
+    gpu,
+    reroute,
+    reroute_into,
+)
 from sere.kernels import backfill as fused_backfill
 from sere.kernels.backfilling import BackfillOptions
 from sere.kernels.backfilling import definition as backfill_definition
-from sere.routing import FIELDS
+from sere.routing import FIELDS, RouterScores
 from tests.kernels.made import EXPERTS, assert_same, make_step
 
 pytestmark = [
@@ -27,6 +36,10 @@ CHOICES = [
 
 def on_gpu(step):
     return tuple(None if part is None else part.cuda() for part in step.slots)
+
+
+def scores_on_gpu(step):
+    return RouterScores(step.scores.order.cuda(), step.scores.weight.cuda())
 
 
 def on_cpu(parts):
@@ -47,15 +60,41 @@ def test_gives_the_definitions_bits(experts, dtype, options):
 
 
 @pytest.mark.parametrize(
-    "options", [BackfillOptions(1), BackfillOptions(2, 0, 30), BackfillOptions(0, 0, 3)], ids=str
+    "options",
+    [BackfillOptions(1), BackfillOptions(2, 0, 30, renormalise=False), BackfillOptions(0, 0, 3)],
+    ids=str,
 )
+@pytest.mark.parametrize("totals", [False, True])
 @pytest.mark.parametrize("experts", EXPERTS)
-def test_backfill_gives_its_definitions_bits(experts, options):
+def test_backfill_gives_its_definitions_bits(experts, totals, options):
     for rows, seed in ((1, 0), (16, 1), (64, 2), (300, 3)):
         step = make_step(rows, 8, experts, seed, torch.bfloat16, True, seed == 2, True, True)
-        got = fused_backfill(*on_gpu(step), step.scores.cuda(), step.preference.cuda(), options)
-        expected = backfill_definition(*step.slots, step.scores, step.preference, options)
-        assert_same(on_cpu(got), expected)
+        total = step.total if totals else None
+        got = fused_backfill(*on_gpu(step), scores_on_gpu(step), total.cuda() if totals else None, options)
+        assert_same(on_cpu(got), backfill_definition(*step.slots, step.scores, total, options))
+
+
+@pytest.mark.parametrize("rows", [16, 64])
+def test_a_captured_backfill_follows_new_routing_and_the_numbers_that_are_held(rows):
+    first = make_step(rows, 8, 128, mixed=True)
+    inputs, scores, out = on_gpu(first), scores_on_gpu(first), buffers(first)
+    held, options = torch.tensor([1, 0, 0], dtype=torch.int32, device="cuda"), BackfillOptions(1, 0)
+    arguments = (*inputs, scores, None, options, *out, held)
+    backfill_into(*arguments)  # compiles
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        backfill_into(*arguments)
+    for seed, top_s in enumerate((1, 2, 8, 1)):
+        step = make_step(rows, 8, 128, seed, mixed=True, hostile=seed > 1)
+        held.copy_(torch.tensor([top_s, 0, 0]))
+        fresh = (*step.slots, step.scores.order, step.scores.weight)
+        for place, new in zip((*inputs, scores.order, scores.weight), fresh, strict=True):
+            place.copy_(new)
+        out[2].zero_()
+        graph.replay()
+        expected = backfill_definition(*step.slots, step.scores, None, BackfillOptions(top_s, 0))
+        assert_same((out[0].cpu(), out[1].cpu(), out[2][2].cpu()), expected)
 
 
 def buffers(step):

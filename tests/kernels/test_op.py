@@ -9,8 +9,18 @@ import pytest
 import torch
 
 from sere.errors import RoutingError
-from sere.kernels import BackfillOptions, LayerTable, Options, backend_name, definition, reroute, reroute_into
+from sere.kernels import (
+    BackfillOptions,
+    LayerTable,
+    Options,
+    backend_name,
+    backfill_into,
+    definition,
+    reroute,
+    reroute_into,
+)
 from sere.kernels import backfill as fused_backfill
+from sere.kernels.backfilling import definition as backfill_definition
 from sere.kernels.op import _flat
 from sere.routing import FIELDS
 from tests.kernels.made import assert_same, make_step
@@ -30,9 +40,12 @@ def test_passes_torchs_own_checks_of_custom_operations():
     torch.library.opcheck(torch.ops.sere.reroute_fused.default, arguments, test_utils=tests)
     buffers = (*map(torch.empty_like, step.slots[:2]), torch.zeros(3, len(FIELDS), dtype=torch.int64), None)
     torch.library.opcheck(torch.ops.sere.reroute_fused_into.default, arguments + buffers, test_utils=tests)
-    options = _flat(BackfillOptions(1, 0))
-    arguments = (*step.slots, step.scores, step.preference, *options)
+    scores, options = (step.scores.order, step.scores.weight, None), _flat(BackfillOptions(1, 0, 5))
+    arguments = (*step.slots, *scores, *options)
     torch.library.opcheck(torch.ops.sere.backfill_fused.default, arguments, test_utils=tests)
+    held = torch.tensor([1, 0, 3], dtype=torch.int32)
+    buffers = (*buffers[:3], held)
+    torch.library.opcheck(torch.ops.sere.backfill_fused_into.default, arguments + buffers, test_utils=tests)
 
 
 def test_is_one_opaque_call_in_compiled_code():
@@ -62,7 +75,7 @@ def test_inputs_are_not_changed():
     step, table = made()
     before = step.ids.clone(), step.weights.clone()
     reroute(*step.slots, table, OPTIONS)
-    fused_backfill(*step.slots, step.scores, step.preference, BackfillOptions(1, 0, 3))
+    fused_backfill(*step.slots, step.scores, step.total, BackfillOptions(1, 0, 3))
     assert torch.equal(step.ids, before[0])
     assert torch.equal(step.weights, before[1])
 
@@ -76,6 +89,19 @@ def test_writes_into_given_tensors_and_adds_counters_by_phase():
     expected = definition.reroute(*step.slots, table, OPTIONS)
     assert_same((ids, weights, counts[2]), (*expected[:2], 2 * expected[2]))
     assert not counts[:2].any()
+
+
+@pytest.mark.parametrize("held", [None, (2, 0, 0), (4, 0, 0)])
+def test_backfill_writes_into_given_tensors_by_the_numbers_that_are_held(held):
+    step, _ = made()
+    ids, weights = torch.empty_like(step.ids), torch.empty_like(step.weights)
+    counts = torch.zeros(3, len(FIELDS), dtype=torch.int64)
+    numbers = None if held is None else torch.tensor(held, dtype=torch.int32)
+    given = (*step.slots, step.scores, None)
+    backfill_into(*given, BackfillOptions(1, 0), ids, weights, counts, numbers)
+    expected = backfill_definition(*given, BackfillOptions(*(held or (1, 0))))
+    assert_same((ids, weights, counts[2]), expected)
+    assert (counts[2, 4] > 0) == (held != (4, 0, 0))
 
 
 def test_what_no_backend_takes_goes_to_the_definition_which_refuses_it():

@@ -8,7 +8,7 @@ definition anywhere else. All give the same bits. Importing this needs no Triton
 from sere.kernels.backfilling import BackfillOptions
 from sere.kernels.dispatch import backend_name
 from sere.kernels.fused import Fused
-from sere.kernels.op import backfill, reroute, reroute_into
+from sere.kernels.op import backfill, backfill_into, reroute, reroute_into
 from sere.kernels.table import LayerTable, Options, obstacle
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Options",
     "backend_name",
     "backfill",
+    "backfill_into",
     "obstacle",
     "reroute",
     "reroute_into",

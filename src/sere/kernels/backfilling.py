@@ -1,21 +1,23 @@
-"""The second family, select-then-backfill: its parameters and its definition in torch.
+"""The second family, select-then-backfill: which policies are of it, their parameters, their definition.
 
-Active experts are chosen for the whole step; a slot whose expert is not active goes to its row's own
-next best active expert by router score. OEA (arXiv 2511.02237) is ``top_s = k0``; XShare (2602.07265)
-is ``top_s = 1`` and a budget filled up by the sum of scores; MoE-Spec and DES are a budget alone.
+Active experts are chosen for the whole step, by :class:`~sere.routing.select.UnionTopS` (OEA, arXiv
+2511.02237) or :class:`~sere.routing.budget.Budget` (XShare 2602.07265, MoE-Spec 2602.16052, DES-Vote
+2602.00879, Lynx 2411.08982); then each row fills up from them by :class:`~sere.routing.backfill.Backfill`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from sere.errors import PolicyError
-from sere.routing import DECODE, PADDING, PREFILL, LayerStatistics, Routes, RoutingBatch, count
-from sere.routing.batch import expert_mask, lookup, ranks
-from sere.routing.select import UnionTopS
+from sere.routing import LayerStatistics, Policy, RouterScores, RoutingBatch, count
+from sere.routing.backfill import Backfill
+from sere.routing.budget import Budget
+from sere.routing.scores import RouterMass, Score
+from sere.routing.select import Select, UnionTopS
+from sere.routing.weigh import Keep, Renormalise
 
 
 @dataclass(frozen=True)
@@ -23,130 +25,120 @@ class BackfillOptions:
     """Parameters.
 
     Attributes:
-        top_s: Each row's heaviest slots whose experts are active in any case; 0 for none.
-        floor: Least size of their union, for which ``top_s`` grows; None means K, 0 none.
-        budget: Experts in all, filled up by falling ``preference`` (ties to the lowest id; NaN last);
-            0 adds none. Experts that are active in any case may be more than the budget.
-        renormalise: Whether a changed row's weights are its experts' scores, scaled to the sum that
-            the row's weights had; otherwise filled slots carry their old weights.
-        everyone: Whether prefill rows are re-routed too.
+        top_s: Each row's heaviest slots whose experts are active in any case; 0, with a size, for none.
+        floor: Least number of active experts; None means K, 0 none.
+        size: Active experts in all, filled up by falling total; 0 for the union of top-S alone.
+        renormalise: Whether changed rows are scaled to the sum that they had.
+        everyone: Whether prefill rows are re-routed too (phase ``all``).
         redirect_padding: Whether padding rows are pointed at the lowest expert that the step loads.
+
+    Raises:
+        PolicyError: If a number is below 0, or nothing would be active.
 
     """
 
     top_s: int = 1
     floor: int | None = None
-    budget: int = 0
+    size: int = 0
     renormalise: bool = True
     everyone: bool = False
     redirect_padding: bool = True
 
     def __post_init__(self) -> None:
-        if self.top_s < 0 or self.budget < 0 or (self.floor or 0) < 0:
-            raise PolicyError("top_s, floor and budget must be 0 or more.")
-        if self.top_s == 0 and self.budget == 0:
-            raise PolicyError("nothing would be active. Set top_s or budget.")
+        if self.top_s < 0 or self.size < 0 or (self.floor or 0) < 0:
+            raise PolicyError("top_s, size and floor must be 0 or more.")
+        if self.top_s == 0 and self.size == 0:
+            raise PolicyError("nothing would be active. Set top_s or size.")
 
-    def resolved(self, top_k: int) -> tuple[int, int]:
-        """S and floor in a layer with ``top_k`` slots."""
+    @classmethod
+    def of(cls, policy: Policy, redirect_padding: bool = True) -> BackfillOptions:
+        """Read the parameters off a policy.
+
+        Raises:
+            PolicyError: If it is not of this family; :func:`obstacle` says why.
+
+        """
+        reason, select = obstacle(policy), policy.select
+        if reason is not None or not isinstance(select, UnionTopS | Budget):
+            raise PolicyError(f"{policy.name}: {reason}. Call policy.route instead.")
+        size = select.size if isinstance(select, Budget) else 0
+        renormalise, everyone = isinstance(policy.weigh, Renormalise), policy.phase == "all"
+        return cls(select.top_s, select.floor, size, renormalise, everyone, redirect_padding)
+
+    def resolved(self, top_k: int) -> tuple[int, int, int, bool]:
+        """S, floor, size and redirect in a layer with ``top_k`` slots.
+
+        A setting that can change nothing (:meth:`sere.routing.Policy.inert`) becomes ``S = K`` with the
+        rest off. The floor is one of the union, for which S grows; with a size, it is one of the size.
+        """
+        if self.top_s >= top_k:
+            return top_k, 0, 0, False
         floor = top_k if self.floor is None else self.floor
-        return min(self.top_s, top_k), floor if self.top_s else 0
+        if self.size:
+            return self.top_s, 0, max(self.size, floor), self.redirect_padding
+        return self.top_s, floor, 0, self.redirect_padding
+
+
+def obstacle(policy: Policy) -> str | None:
+    """Say why ``policy`` is not of this family, or None."""
+    parts = type(policy.select), type(policy.fill), type(policy.weigh)
+    if parts[0] in (UnionTopS, Budget) and parts[1] is Backfill and parts[2] in (Keep, Renormalise):
+        return "backfilled slots are not merged" if policy.merge else None
+    return f"{' + '.join(part.__name__ for part in parts)} does not select and then backfill"
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Score):
+    """Totals that were computed before.
+
+    Attributes:
+        total: Shape [E], float32.
+
+    """
+
+    total: Tensor
+
+    def experts(self, batch: RoutingBatch, voting: Tensor, layer: LayerStatistics) -> Tensor:
+        """Return them."""
+        return self.total
+
+
+def policy_of(options: BackfillOptions, total: Tensor | None) -> Policy:
+    """Build the policy whose parameters these are; ``total`` as in :func:`definition`."""
+    select: Select
+    if options.size:
+        score = RouterMass() if total is None else Given(total)
+        select = Budget(options.size, score, options.top_s, options.floor)
+    else:
+        select = UnionTopS(options.top_s, options.floor)
+    weigh = Renormalise() if options.renormalise else Keep()
+    return Policy("backfill", select, Backfill(), weigh, "all" if options.everyone else "decode")
 
 
 def definition(
     ids: Tensor,
     weights: Tensor,
     kinds: Tensor | None,
-    scores: Tensor,
-    preference: Tensor,
+    scores: RouterScores,
+    total: Tensor | None,
     options: BackfillOptions,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Re-route.
-
-    A changed row is one with a slot of an inactive expert. Such slots, heaviest first, take the best
-    active experts that the row does not name, by falling score, ties to the lowest id. If there are not
-    enough, the rest are removed: weight zero, naming the row's heaviest slot's new expert.
+    """Re-route by :meth:`sere.routing.Policy.route` and count by :func:`sere.routing.count`.
 
     Args:
         ids: Experts, shape [T, K], int32 or int64.
         weights: Weights, shape [T, K], floating.
         kinds: Row kinds, shape [T], or None for decode rows only.
-        scores: Router scores, shape [T, E], float32: what weights were made of. NaN counts as -inf.
-        preference: What the budget goes by, shape [E], float32, greater first.
+        scores: The router's scores of all experts, both of shape [T, E], floating, judged in float32.
+        total: What a size is filled up by, shape [E], float32, greater first, only what is above 0; None
+            takes the sum of the voting rows' scores (:class:`~sere.routing.scores.RouterMass`).
         options: The parameters.
 
     Returns:
         Ids, weights and counters, as :func:`sere.kernels.definition.reroute`.
 
     """
-    experts, top_k = scores.shape[1], ids.shape[1]
-    batch = RoutingBatch(ids, weights, experts, kinds)
-    valid = batch.valid() & ~batch.rows(PADDING).unsqueeze(1)
-    eligible = batch.rows(DECODE, PREFILL) if options.everyone else batch.rows(DECODE)
-    active = _active(batch, valid, eligible, preference, options)
-    rank = ranks(batch, valid)
-    voting = valid & eligible.unsqueeze(1)
-    open_slots = voting & ~lookup(active, batch, valid)
-    scores = scores.nan_to_num(nan=float("-inf"), posinf=float("inf"), neginf=float("-inf"))
-
-    safe = ids.clamp(0, experts - 1).long()
-    own = torch.zeros(len(ids), experts + 1, dtype=torch.bool, device=ids.device)
-    own = own.scatter(1, torch.where(valid, safe, experts), True)[:, :-1]
-    candidates = active.unsqueeze(0) & ~own
-    order = scores.masked_fill(~candidates, float("-inf")).sort(dim=1, descending=True, stable=True).indices
-    # Candidates whose score is -inf come after all others, but before those that are none.
-    order = order.gather(1, (~candidates).gather(1, order).to(torch.int8).argsort(dim=1, stable=True))
-    turn = (open_slots.unsqueeze(1) & (rank.unsqueeze(1) < rank.unsqueeze(2))).sum(2)
-    filled = open_slots & (turn < candidates.sum(1, keepdim=True))
-    picked = order.gather(1, turn.clamp(max=experts - 1))
-    new_ids = torch.where(filled, picked, ids.long())
-    removed = open_slots & ~filled
-    anchor = rank.masked_fill(removed, top_k).argmin(1, keepdim=True)
-    new_ids = torch.where(removed, new_ids.gather(1, anchor), new_ids).to(ids.dtype)
-    new_weights = weights.masked_fill(removed, 0)
-    if options.renormalise:
-        changed = voting & open_slots.any(1, keepdim=True)
-        new_weights = _renormalise(weights, scores, new_ids, rank, changed, removed)
-    loaded = expert_mask(RoutingBatch(new_ids, weights, experts, kinds), valid & ~removed)
-    if options.redirect_padding:
-        moved = batch.rows(PADDING).unsqueeze(1) & batch.valid() & loaded.any()
-        new_ids = torch.where(moved, loaded.long().argmax().to(ids.dtype), new_ids)
-    return new_ids, new_weights, count(batch, Routes(new_ids, new_weights, removed, loaded))
-
-
-def _active(
-    batch: RoutingBatch, valid: Tensor, eligible: Tensor, preference: Tensor, options: BackfillOptions
-) -> Tensor:
-    """Experts that stay, shape [E]: residents, the union of top-S, and the budget's best."""
-    resident = expert_mask(batch, valid & ~eligible.unsqueeze(1))
-    top_s, floor = options.resolved(batch.top_k)
-    forced = resident
-    if top_s:
-        forced = UnionTopS(top_s, floor)(batch, valid, eligible, resident, LayerStatistics()).active
-    likes = preference.float().nan_to_num(nan=float("-inf"), posinf=float("inf"), neginf=float("-inf"))
-    order = likes.sort(dim=0, descending=True, stable=True).indices
-    free = ~forced[order]
-    taken = free & (free.cumsum(0) <= options.budget - forced.sum())
-    return forced.scatter(0, order, forced[order] | taken)
-
-
-def _renormalise(
-    weights: Tensor, scores: Tensor, new_ids: Tensor, rank: Tensor, changed: Tensor, removed: Tensor
-) -> Tensor:
-    """Scores of the changed rows' experts, scaled; both sums run by falling weight, in float32."""
-    safe = new_ids.clamp(0, scores.shape[1] - 1).long()
-    raw = scores.gather(1, safe).masked_fill(removed | ~changed, 0)
-    before = _ordered_sum(weights.float().masked_fill(~changed, 0), rank)
-    after = _ordered_sum(raw, rank)
-    usable = after.isfinite() & before.isfinite() & (after != 0)
-    scaled = raw * torch.where(usable, before / after, torch.ones_like(after))
-    result = torch.where(usable, scaled, weights.float().masked_fill(removed, 0))
-    return torch.where(changed, result.to(weights.dtype), weights)
-
-
-def _ordered_sum(values: Tensor, rank: Tensor) -> Tensor:
-    total = values.new_zeros(len(values), 1)
-    for place in range(values.shape[1]):
-        # At most one slot has the place, so this sum is exact.
-        total = total + values.masked_fill(rank != place, 0).sum(1, keepdim=True)
-    return total
+    batch = RoutingBatch(ids, weights, scores.order.shape[1], kinds, scores)
+    policy = policy_of(options, total)
+    routes = policy.route(batch, LayerStatistics(), redirect_padding=options.redirect_padding)
+    return routes.ids, routes.weights, count(batch, routes)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from sere.kernels import backfill_cpu, backfilling, cpu, definition, gpu, host
+from sere.kernels import backfill_cpu, backfilling, cpu, definition, gpu, gpu_filling, host
 from sere.kernels.backfilling import BackfillOptions
 from sere.kernels.table import LayerTable, Options
-from sere.routing import FIELDS
+from sere.routing import FIELDS, RouterScores
 
 MOST_EXPERTS: Final = 1024
 """Above, the definition runs."""
@@ -73,15 +74,45 @@ def run_backfill(
     ids: Tensor,
     weights: Tensor,
     kinds: Tensor | None,
-    scores: Tensor,
-    preference: Tensor,
+    scores: RouterScores,
+    total: Tensor | None,
     options: BackfillOptions,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Run :func:`sere.kernels.backfill`."""
-    name = backend_name(ids, weights, scores.shape[1])
-    if name == "cpu":
-        return backfill_cpu.backfill(ids, weights, kinds, scores, preference, options)
+    name = backend_name(ids, weights, scores.order.shape[1])
     if name == "triton":
-        return gpu.launch_backfill(ids, weights, kinds, scores, preference, options)
-    new_ids, new_weights, counts = backfilling.definition(ids, weights, kinds, scores, preference, options)
+        ids, weights = ids.contiguous(), weights.contiguous()
+        new_ids, new_weights = torch.empty_like(ids), torch.empty_like(weights)
+        counts = torch.empty(len(FIELDS), dtype=torch.int64, device=ids.device)
+        gpu_filling.launch(ids, weights, kinds, scores, total, options, new_ids, new_weights, counts)
+        return new_ids, new_weights, counts
+    backend = backfill_cpu.backfill if name == "cpu" else backfilling.definition
+    new_ids, new_weights, counts = backend(ids, weights, kinds, scores, total, options)
     return definition.fresh(new_ids, ids), definition.fresh(new_weights, weights), counts
+
+
+def run_backfill_into(
+    ids: Tensor,
+    weights: Tensor,
+    kinds: Tensor | None,
+    scores: RouterScores,
+    total: Tensor | None,
+    options: BackfillOptions,
+    new_ids: Tensor,
+    new_weights: Tensor,
+    counts: Tensor,
+    held: Tensor | None,
+) -> None:
+    """Run :func:`sere.kernels.backfill_into`."""
+    if backend_name(ids, weights, scores.order.shape[1]) == "triton":
+        gpu_filling.launch(
+            ids, weights, kinds, scores, total, options, new_ids, new_weights, counts, held, add=True
+        )
+        return
+    if held is not None:
+        top_s, floor, size = held.tolist()
+        options = replace(options, top_s=top_s, floor=floor, size=size)
+    made = run_backfill(ids, weights, kinds, scores, total, options)
+    new_ids.copy_(made[0])
+    new_weights.copy_(made[1])
+    definition.add_to(counts, made[2])

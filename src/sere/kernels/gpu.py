@@ -10,7 +10,6 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from sere.kernels.backfilling import BackfillOptions
 from sere.kernels.table import LayerTable, Options
 
 ONE_LAUNCH_SLOTS: Final = 2048
@@ -150,47 +149,3 @@ def launch(
         floor,
         **early | late,
     )
-
-
-def launch_backfill(
-    ids: Tensor,
-    weights: Tensor,
-    kinds: Tensor | None,
-    scores: Tensor,
-    preference: Tensor,
-    options: BackfillOptions,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Do what :func:`sere.kernels.backfilling.definition` does, in one launch of one program."""
-    from sere.kernels.gpu_backfill import backfill_kernel
-
-    ids, weights = ids.contiguous(), weights.contiguous()
-    scores, preference = scores.float().contiguous(), preference.float().contiguous()
-    rows, top_k = ids.shape
-    new_ids, new_weights = torch.empty_like(ids), torch.empty_like(weights)
-    counts = torch.empty(7, dtype=torch.int64, device=ids.device)
-    backfill_kernel[(1,)](
-        ids,
-        weights,
-        ids if kinds is None else kinds,
-        scores,
-        preference,
-        new_ids,
-        new_weights,
-        counts,
-        rows,
-        *options.resolved(top_k),
-        options.budget,
-        **backfill_constants(top_k, scores.shape[1], kinds is not None, options),
-        num_warps=4,
-        enable_fp_fusion=False,
-    )
-    return new_ids, new_weights, counts
-
-
-def backfill_constants(top_k: int, experts: int, has_kinds: bool, options: BackfillOptions) -> dict[str, Any]:
-    """Compile-time arguments: blocks of 512 scores, but at most 512 slots."""
-    padded, width = max(32, power_of_two(experts)), power_of_two(top_k)
-    block = max(1, min(512 // padded, 512 // width))
-    sizes = {"E": experts, "EP": padded, "K": top_k, "KP": width, "BT": block}
-    flags = {"HAS_KINDS": has_kinds, "EVERYONE": options.everyone, "REDIRECT": options.redirect_padding}
-    return {**sizes, **flags, "RENORMALISE": options.renormalise}

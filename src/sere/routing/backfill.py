@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sere.routing.batch import RouterScores, RoutingBatch, ranks, router_scores
+from sere.routing.batch import RouterScores, RoutingBatch, ranks, router_scores, row_sums
 from sere.routing.fill import Filled, settle
 from sere.routing.layer import LayerStatistics
 from sere.routing.part import Part
@@ -19,7 +19,8 @@ class Backfill(Part):
     """Give a row's open slots to its own next best active experts.
 
     The open slots, heaviest first, take the active experts that the row does not name yet, in the
-    router's order. Slots for which no expert is left are removed. A backfilled slot weighs what the
+    router's order; equal scores: the lowest id; NaN and -inf are never taken. Slots for which no expert is
+    left are removed. A backfilled slot weighs what the
     router would have given its new expert, on the scale of the row's own weights.
 
     Needs the router's scores of all experts, :attr:`RoutingBatch.scores`.
@@ -39,7 +40,8 @@ class Backfill(Part):
         scores = router_scores(batch)
         safe = batch.ids.clamp(0, batch.num_experts - 1).long()
         kept = valid & ~open_slots
-        order = scores.order.float().masked_fill(~chosen.active.unsqueeze(0), float("-inf"))
+        order = scores.order.float()
+        order = order.masked_fill(~chosen.active.unsqueeze(0) | order.isnan(), float("-inf"))
         order = named_out(order, safe, kept)
         best, experts = order.sort(dim=1, descending=True, stable=True)
         width = min(batch.top_k, batch.num_experts)
@@ -83,7 +85,6 @@ def on_row_scale(
     The scale is the row's sum of weights over the sum of its experts' scores.
     """
     weight = scores.weight.float()
-    own = batch.weights.float().masked_fill(~valid, 0).sum(1, keepdim=True)
-    raw = weight.gather(1, ids).masked_fill(~valid, 0).sum(1, keepdim=True)
+    own, raw = row_sums(batch.weights, valid), row_sums(weight.gather(1, ids), valid)
     scale = torch.where(raw != 0, own / raw, torch.zeros_like(own))
     return weight.gather(1, experts) * scale

@@ -145,6 +145,20 @@ def ranks(batch: RoutingBatch, valid: Tensor) -> Tensor:
     return rank.masked_fill(~valid, batch.top_k)
 
 
+def row_sums(values: Tensor, slots: Tensor) -> Tensor:
+    """Sum of every row's ``slots``, shape [T, 1], float32, added up in float64 and rounded.
+
+    So the order of the slots does not show, on any device: the sum is exact unless the values of a row are
+    more than some 2**25 apart.
+
+    Args:
+        values: What is summed, shape [T, K], floating.
+        slots: Slots that take part, shape [T, K], bool.
+
+    """
+    return values.double().masked_fill(~slots, 0).sum(1, keepdim=True).float()
+
+
 def expert_mask(batch: RoutingBatch, slots: Tensor) -> Tensor:
     """Experts named by any of ``slots``, shape [E], bool.
 

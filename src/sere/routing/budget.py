@@ -46,6 +46,7 @@ class Budget(Part):
         """Take the best."""
         voting = valid & eligible.unsqueeze(1)
         total = self.score.experts(batch, voting, layer)
+        total = torch.where(total > 0, total, 0)  # a NaN is no score
         certain = resident | expert_mask(batch, voting & (ranks(batch, valid) < self.top_s))
         size = max(self.size, batch.top_k if self.floor is None else self.floor)
         active = certain | (places(total, certain) < size) & (total > 0)

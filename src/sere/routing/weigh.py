@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from sere.routing.batch import RoutingBatch
+from sere.routing.batch import RoutingBatch, row_sums
 from sere.routing.fill import Filled
 from sere.routing.layer import LayerStatistics
 from sere.routing.part import Part
@@ -77,10 +77,10 @@ class Renormalise(Part):
         self, batch: RoutingBatch, valid: Tensor, eligible: Tensor, filled: Filled, layer: LayerStatistics
     ) -> Tensor:
         """Scale in float32."""
-        full = batch.weights.masked_fill(~valid, 0).float()
-        left = before(batch, filled).float().masked_fill(filled.removed | ~valid, 0)
-        total = left.sum(1, keepdim=True)
+        full, left = row_sums(batch.weights, valid), before(batch, filled).float()
+        left = left.masked_fill(filled.removed | ~valid, 0)
+        total = row_sums(left, valid)
         # Weights of both signs can cancel to nothing; then there is no scale to keep.
-        scale = torch.where(total != 0, full.sum(1, keepdim=True) / total, torch.ones_like(total))
+        scale = torch.where(total != 0, full / total, torch.ones_like(total))
         changed = valid & changed_rows(batch, eligible, filled)
         return torch.where(changed, (left * scale).to(batch.weights.dtype), batch.weights)
