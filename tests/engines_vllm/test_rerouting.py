@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from sere.artifact import CostModel, PolicyCost, StepSize
 from sere.engines.vllm import remote
 from sere.engines.vllm.counting import new_table, read
-from sere.engines.vllm.loading import Engine
+from sere.engines.vllm.loading import Engine, place_of
 from sere.engines.vllm.rerouting import Rerouting
 from sere.engines.vllm.rows import RowKinds
 from sere.engines.vllm.scores import check_scores, scorer_of
@@ -19,6 +20,7 @@ from sere.engines.vllm.settings import Resolved, Settings
 from sere.errors import EngineError, PolicyError
 from sere.kernels import Fused, fused
 from sere.routing import Guard, LayerStatistics, RouterScores, RoutingBatch, parse_policy
+from tests.artifact import made
 
 IDS = torch.tensor([[0, 5], [6, 2], [7, 7]], dtype=torch.int32)
 WEIGHTS = torch.tensor([[0.6, 0.4], [0.7, 0.3], [0.9, 0.1]])
@@ -148,6 +150,34 @@ def test_another_policy_by_layers_gives_a_layer_its_own():
     assert one.policy == parse_policy("top_k:k=1")
     remote.switch(served, f"top_k:k=1#{one.index + 1}")
     assert torch.equal(one.route(IDS, WEIGHTS)[0], IDS)
+
+
+def test_under_the_guard_auto_another_policy_brings_its_own_guard():
+    served, one = worker()
+    one.index = made.LAYERS[0].index
+    served.model_runner = SimpleNamespace(device="cpu")
+    served.vllm_config = SimpleNamespace(model_config=SimpleNamespace(dtype=torch.bfloat16))
+    place = place_of(served)
+    assert place.dtype == "bfloat16"
+    sizes = (
+        StepSize(rows=2, before=6, after=5, overhead=2e-3),
+        StepSize(rows=4, before=6, after=2, overhead=2e-3),
+    )
+    cost = CostModel(
+        device=place.device, dtype=place.dtype, expert_bytes=1_000_000, fixed=0, byte=1e-9, row=0, error=0,
+        rows=(2, 4), policies=(PolicyCost(policy="top_k:k=1", sizes=sizes),),
+    )  # fmt: skip
+    resolved = served.sere_engine.resolved
+    artifact = made.artifact().with_cost(cost)
+    served.sere_engine.resolved = dataclasses.replace(
+        resolved, settings=Settings(guard="auto"), artifact=artifact, guard=Guard(99)
+    )
+    remote.switch(served, "top_k:k=1")
+    assert one.guard == Guard(3, 7)
+    assert one.route(IDS, WEIGHTS)[0][:2].tolist() == [[0, 0], [6, 6]]
+    with pytest.raises(PolicyError, match="'top_k:k=2' has none"):
+        remote.switch(served, "top_k:k=2")
+    assert one.policy == parse_policy("top_k:k=1")
 
 
 def test_a_wrong_policy_leaves_the_served_one():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sere.artifact import LayerRecord, ModelRecord
+from sere.artifact import CostModel, LayerRecord, ModelRecord, Place, PolicyCost, StepSize
 from sere.artifact.schema import OperatingPoint
 from sere.engines.vllm.settings import Settings
 from sere.errors import ArtifactError, EngineError, PolicyError
@@ -59,6 +59,30 @@ def test_a_guard_is_rows_or_what_the_operating_point_was_tuned_with(folder):
         guard("balanced", "auto")
     with pytest.raises(PolicyError, match="whole numbers of rows"):
         Settings.read({"guard": 0})
+
+
+def test_the_guard_auto_waits_for_the_workers_device_where_there_are_cost_models(tmp_path):
+    here = Place("a processor", "bfloat16")
+    size = StepSize(rows=4, before=6, after=4, overhead=1e-3)  # saves 2 ms
+    cost = CostModel(
+        device=here.device,
+        dtype=here.dtype,
+        expert_bytes=1_000_000,
+        fixed=0.0,
+        byte=1e-9,
+        row=0.0,
+        error=0.0,
+        rows=(4, 4),
+        policies=(PolicyCost(policy="sere:top_s=1,threshold=0.5", sizes=(size,)),),
+    )
+    random_artifact(MODEL, LAYERS).with_cost(cost).save_pretrained(tmp_path)
+    raw = {"artifact": str(tmp_path), "policy": "sere", "top_s": 1, "threshold": 0.5, "guard": "auto"}
+    assert Settings.read(raw).resolve("x").guard is None
+    assert Settings.read(raw).resolve("x", place=here).guard == Guard(1, 7)
+    with pytest.raises(PolicyError, match="on a GPU in bfloat16"):
+        Settings.read(raw).resolve("x", place=Place("a GPU", "bfloat16"))
+    with pytest.raises(PolicyError, match="has none"):
+        Settings.read({**raw, "top_s": 2}).resolve("x", place=here)
 
 
 def test_an_operating_point_of_the_artifact_can_be_named(folder):

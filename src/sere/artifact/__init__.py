@@ -1,7 +1,7 @@
 """The file format: ``sere.json`` and ``sere.safetensors``; see ``docs/artifact.md``."""
 
 from sere.artifact.artifact import Artifact
-from sere.artifact.cost import CostModel, PolicyCost, StepSize, predict_seconds, predict_speedup
+from sere.artifact.cost import CostModel, Place, PolicyCost, StepSize, predict_seconds, predict_speedup
 from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS, ROUTED_FIELDS, how_to_get
 from sere.artifact.points import GuardOption, NamedPolicy, is_short_form, named_policy
 from sere.artifact.schema import (
@@ -29,6 +29,7 @@ __all__ = [
     "ModelRecord",
     "NamedPolicy",
     "OperatingPoint",
+    "Place",
     "PolicyCost",
     "StepSize",
     "fingerprint",

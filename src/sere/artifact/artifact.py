@@ -174,6 +174,6 @@ class Artifact(Content):
         return Artifact(self.manifest.model_copy(update={"operating_points": merged}), self.tensors)
 
     def with_cost(self, cost: CostModel) -> Artifact:
-        """Return a copy with this cost model, in place of one of the same engine, device and type."""
+        """Return a copy with this cost model, in place of one of the same device and type."""
         others = tuple(known for known in self.manifest.costs if known.place != cost.place)
         return Artifact(self.manifest.model_copy(update={"costs": (*others, cost)}), self.tensors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -19,6 +20,23 @@ class Part(BaseModel):
     """Base: immutable, nothing unknown in it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What decides how long a step takes, besides the model.
+
+    Attributes:
+        device: Name of the GPU or of the processor.
+        dtype: Floating type of the weights, ``float32``.
+
+    """
+
+    device: str
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.device} in {self.dtype}"
 
 
 class StepSize(Part):
@@ -113,14 +131,21 @@ class CostModel(Part):
     policies: tuple[PolicyCost, ...] = ()
 
     @property
-    def place(self) -> tuple[str, str, str]:
-        """Engine, device and floating type: an artifact keeps one cost model for each."""
-        return self.engine, self.device, self.dtype
+    def place(self) -> Place:
+        """Where it holds: an artifact keeps one cost model for each place."""
+        return Place(self.device, self.dtype)
 
     @property
     def expert(self) -> float:
         """Seconds for each distinct expert more in every MoE layer."""
         return self.byte * self.expert_bytes
+
+    def find(self, policy: Policy, metric: str | None = None) -> PolicyCost | None:
+        """Return what is expected of a policy, however it was written; None if it was not measured."""
+        for known in self.policies:
+            if known.metric == metric and parse_policy(known.policy) == policy:
+                return known
+        return None
 
     def of(self, policy: Policy | str, metric: str | None = None) -> PolicyCost:
         """Return what is expected of a policy; two ways to write one policy are the same.
@@ -130,10 +155,9 @@ class CostModel(Part):
             PolicyError: If it is malformed.
 
         """
-        wanted = parse_policy(policy) if isinstance(policy, str) else policy
-        for known in self.policies:
-            if known.metric == metric and parse_policy(known.policy) == wanted:
-                return known
+        found = self.find(parse_policy(policy) if isinstance(policy, str) else policy, metric)
+        if found is not None:
+            return found
         name = policy if isinstance(policy, str) else policy.name
         choices = did_you_mean(name, [known.policy for known in self.policies])
         raise ArtifactError(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sere.artifact.artifact import Artifact
+from sere.artifact.cost import Place
+from sere.artifact.guarding import predicted_guard
 from sere.errors import PolicyError, did_you_mean
 from sere.routing import RECIPES, Guard, GuardLike, Policy, parse_policy
 
 GuardOption = Guard | GuardLike | str | None
-"""What a user may write: rows, a pair of them, ``auto`` for the operating point's own, or None for none."""
+"""What a user may write: rows, a pair of them, None for no guard, or ``auto``: steps for which the policy
+does not pay by the device's cost model, or by what was tuned with the operating point."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,19 @@ class NamedPolicy:
     metric: str | None = None
     guard: Guard | None = None
 
-    def guarded_by(self, given: GuardOption) -> Guard | None:
+    def guarded_by(
+        self, given: GuardOption, artifact: Artifact | None = None, place: Place | None = None
+    ) -> Guard | None:
         """Return the guard that the user asked for.
 
+        Args:
+            given: What the user wrote.
+            artifact: Where ``auto`` finds the cost model of the device.
+            place: The device; None where it is not known.
+
         Raises:
-            PolicyError: If it is malformed, or ``auto`` and none was stored.
+            PolicyError: If it is malformed, or ``auto`` and neither the device's cost model nor the operating
+                point says for which steps the policy pays.
 
         """
         if given is None:
@@ -41,12 +52,16 @@ class NamedPolicy:
         if isinstance(given, str):
             if given != "auto":
                 raise PolicyError(f"guard cannot be {given!r}. Write a number of rows, [8, 256], or 'auto'.")
-            if self.guard is None:
+            costs = artifact.costs if artifact is not None else ()
+            predicted = None if place is None else predicted_guard(costs, self.policy, self.metric, place)
+            if predicted is None and self.guard is None:
+                where = "the device" if place is None else str(place)
                 raise PolicyError(
-                    f"guard 'auto' needs an operating point with a guard, and {self.label!r} has none. Run "
-                    "'sere tune' with --profile, or write a number of rows."
+                    f"guard 'auto' needs a measurement of the policy on {where}, and {self.label!r} has none "
+                    "in this artifact. Run 'sere profile MODEL ARTIFACT --policy POLICY --write' there, or "
+                    "write a number of rows."
                 )
-            return self.guard
+            return predicted or self.guard
         return Guard.of(given)
 
 

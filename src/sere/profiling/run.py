@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sere.artifact import Artifact, CostModel, PolicyCost, is_short_form, named_policy, predict_seconds
 from sere.engines.transformers import describe
+from sere.engines.transformers.describe import place
 from sere.errors import DataError, PolicyError
 from sere.evaluation.stepwise import Rerouting
 from sere.profiling.config import ProfileConfig
@@ -19,7 +20,7 @@ from sere.profiling.expect import expect
 from sere.profiling.fit import fit
 from sere.profiling.measure import Progress, expert_bytes, measure_steps
 from sere.profiling.record import ProfileRecord, StepRecord
-from sere.provenance import Provenance, device_name
+from sere.provenance import Provenance
 from sere.routing import parse_policy
 
 CONTROL = "none"
@@ -70,11 +71,11 @@ def profile(
         model, artifact=artifact.hash if artifact else None, seeds={"profile": config.seed}
     )
     steps = measure_steps(model, config, progress)
-    size = expert_bytes(model)
+    size, where = expert_bytes(model), place(model)
     fitted = fit(steps, size)
     cost = CostModel(
-        device=device_name(model.device),
-        dtype=str(model.dtype).removeprefix("torch."),
+        device=where.device,
+        dtype=where.dtype,
         threads=torch.get_num_threads() if model.device.type == "cpu" else None,
         expert_bytes=size,
         fixed=fitted.fixed,
@@ -129,12 +130,12 @@ def _expected(
     found: list[PolicyCost] = []
     for each in plan:
         sizes = []
-        for place, rows in enumerate(config.batch_sizes):
+        for position, rows in enumerate(config.batch_sizes):
             if progress is not None:
                 progress(f"{each.form} in steps of {rows} rows")
             size = expect(model, ids[:rows], each.rerouting, config.prompt_tokens)
             if found:
-                size = size.model_copy(update={"before": found[0].sizes[place].before})
+                size = size.model_copy(update={"before": found[0].sizes[position].before})
             sizes.append(size)
         found.append(PolicyCost(policy=each.form, metric=each.metric, sizes=tuple(sizes)))
     return tuple(found)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sere.errors import PolicyError
 
 GuardLike = int | Sequence[int | None]
 """A least number of rows, or a pair of least and most, of which the second may be None."""
+
+
+NEVER: Final = 2**63 - 1
+"""More rows than any step has."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,7 @@ class Guard:
     Attributes:
         least: Steps of fewer rows stay as routed, at least 1.
         most: Steps of more rows stay as routed, too; None for no such limit.
+        gaps: Ranges of rows between the two that stay as routed, first and last of each.
 
     Raises:
         PolicyError: If the limits are out of range or of another type.
@@ -29,6 +35,7 @@ class Guard:
 
     least: int = 1
     most: int | None = None
+    gaps: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         for value in (self.least, self.most):
@@ -58,8 +65,17 @@ class Guard:
 
     def passes(self, rows: int) -> bool:
         """Whether a step of ``rows`` rows is re-routed."""
-        return rows >= self.least and (self.most is None or rows <= self.most)
+        inside = rows >= self.least and (self.most is None or rows <= self.most)
+        return inside and not any(first <= rows <= last for first, last in self.gaps)
 
     def __str__(self) -> str:
+        if self.least == NEVER:
+            return "all steps stay as routed: re-routing would cost more than it saves"
+        if self.gaps:
+            between = ", ".join(
+                f"{first} to {last}" if first < last else str(first) for first, last in self.gaps
+            )
+            outer = Guard(self.least, self.most)
+            return f"{outer}, and so do those of {between}"
         upper = "" if self.most is None else f" or more than {self.most}"
         return f"steps of fewer than {self.least}{upper} rows stay as routed"

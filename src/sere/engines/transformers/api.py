@@ -13,7 +13,7 @@ from torch import nn
 
 from sere.artifact import Artifact, GuardOption, NamedPolicy, is_short_form, named_policy
 from sere.engines.transformers.decoding import gathers
-from sere.engines.transformers.describe import configured, describe
+from sere.engines.transformers.describe import configured, describe, place
 from sere.engines.transformers.handle import MARK, Handle
 from sere.engines.transformers.layers import MoELayer, Survey, survey, unwrap
 from sere.engines.transformers.rerouting import Rerouting, device_of
@@ -60,7 +60,9 @@ def apply(
         metric: Similarity to serve; None means the artifact's default.
         counting: Count what happens, on the device. It costs a few small operations a layer.
         guard: Steps of fewer rows than this stay as routed; a pair also gives the most rows, and ``auto``
-            takes what was tuned with the operating point. See :class:`~sere.routing.guard.Guard`.
+            leaves steps alone for which the policy does not pay on this device by the artifact's cost model
+            (``sere profile --write``), or else by what was tuned with the operating point. See
+            :class:`~sere.routing.guard.Guard`.
 
     Returns:
         The handle, with counters, banner and ``remove()``.
@@ -76,7 +78,8 @@ def apply(
     found = survey(root)
     _refuse_second(root, found)
     artifact, named = _named(root, artifact, policy, metric)
-    policy, metric, limits = named.policy, named.metric, named.guarded_by(guard)
+    policy, metric = named.policy, named.metric
+    limits = named.guarded_by(guard, artifact, place(root) if guard == "auto" else None)
     if artifact is not None:
         artifact.check_model(describe(root))
     notes = _notes(configured(root), found, policy)

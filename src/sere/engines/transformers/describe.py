@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from torch import nn
 
-from sere.artifact import LayerRecord, ModelRecord
+from sere.artifact import LayerRecord, ModelRecord, Place
 from sere.engines.transformers.layers import find_layers, unwrap
 from sere.engines.transformers.refusals import model_types
+from sere.engines.transformers.rerouting import device_of
+from sere.provenance import device_name
 
 
 def describe(model: nn.Module) -> ModelRecord:
@@ -33,6 +35,19 @@ def describe(model: nn.Module) -> ModelRecord:
             for layer in layers
         ],
     )
+
+
+def place(model: nn.Module) -> Place:
+    """Return the device that the first MoE layer's experts lie on, and the type of their weights.
+
+    Raises:
+        EngineError: If the model has no layer that can be re-routed.
+
+    """
+    module = find_layers(model)[0].module
+    weight = next((each for each in module.parameters() if each.is_floating_point()), None)
+    dtype = getattr(configured(unwrap(model)), "dtype", None) if weight is None else weight.dtype
+    return Place(device_name(device_of(module)), str(dtype).removeprefix("torch."))
 
 
 def configured(model: nn.Module) -> nn.Module:

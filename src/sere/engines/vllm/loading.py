@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from sere.artifact import Artifact, LayerRecord, ModelRecord
+from sere.artifact import Artifact, LayerRecord, ModelRecord, Place
 from sere.engines.vllm import compact, operation, seams, steps
 from sere.engines.vllm.banner import banner
 from sere.engines.vllm.counting import new_table
@@ -20,6 +20,7 @@ from sere.engines.vllm.scores import check_scores, scorer_of
 from sere.engines.vllm.settings import Resolved, Settings
 from sere.engines.vllm.veto import no_routing_in_kernels
 from sere.errors import ArtifactError, EngineError
+from sere.provenance import device_name
 from sere.routing import LayerStatistics, Policy
 
 _log = logging.getLogger("sere")
@@ -62,7 +63,8 @@ def load_rerouted(worker: Any, raw: object, load: Callable[[], Any]) -> Any:
     """
     seams.check()
     config = worker.vllm_config
-    resolved = Settings.read(raw).resolve(config.model_config.model, config.model_config.revision)
+    model = config.model_config
+    resolved = Settings.read(raw).resolve(model.model, model.revision, place_of(worker))
     operation.define()
     with no_routing_in_kernels():
         result = load()
@@ -108,6 +110,12 @@ def check_active(engine: Engine) -> None:
             "vLLM may have found code compiled without it: empty its cache (VLLM_CACHE_ROOT), or start it "
             "with VLLM_DISABLE_COMPILE_CACHE=1."
         )
+
+
+def place_of(worker: Any) -> Place:
+    """Name the worker's device and the type of the served weights, as a cost model names them."""
+    dtype = str(worker.vllm_config.model_config.dtype).removeprefix("torch.")
+    return Place(device_name(torch.device(worker.model_runner.device)), dtype)
 
 
 def statistics_of(

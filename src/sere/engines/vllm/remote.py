@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from sere.artifact import named_policy
+from sere.artifact import NamedPolicy, named_policy
 from sere.engines.vllm.counting import Counts, read
-from sere.engines.vllm.loading import Engine, statistics_of
+from sere.engines.vllm.loading import Engine, place_of, statistics_of
 from sere.engines.vllm.scores import check_scores
 from sere.errors import EngineError
 from sere.kernels import Fused
-from sere.routing import LayerStatistics, Policy
+from sere.routing import Guard, LayerStatistics, Policy
 
 OFF, ON = "off", "on"
 
@@ -55,15 +56,18 @@ def switch(worker: Any, policy: str) -> str:
     Raises:
         EngineError: If steps are replayed from captured graphs and this is more than ``on``, ``off`` or
             another threshold or metric of ``sere``; or if a router cannot give what the policy needs.
-        PolicyError: If the policy is wrong.
+        PolicyError: If the policy is wrong, or the server's guard is ``auto`` and nothing says for which
+            steps the policy pays.
 
     """
     engine = engine_of(worker)
     if policy in (ON, OFF):
         _turn(engine, policy == ON)
         return state(engine)
-    chosen, metric = _policy(engine, policy)
+    named = named_policy(policy, engine.resolved.artifact)
+    chosen, metric = named.policy, named.metric or engine.resolved.metric
     check_scores(chosen, engine.reroutings)
+    guard = engine.resolved.guard if engine.graphs else _guard(engine, replace(named, metric=metric), worker)
     device = engine.rows.kinds.device
     artifact = engine.resolved.artifact
     fresh = [
@@ -75,6 +79,7 @@ def switch(worker: Any, policy: str) -> str:
     else:
         for layer, (own, statistics) in zip(engine.reroutings, fresh, strict=True):
             layer.use(own, statistics)
+            layer.guard = guard
     engine.active = policy
     _turn(engine, True)
     return state(engine)
@@ -127,6 +132,9 @@ def _turn(engine: Engine, on: bool) -> None:
         layer.turn(on)
 
 
-def _policy(engine: Engine, text: str) -> tuple[Policy, str | None]:
-    named = named_policy(text, engine.resolved.artifact)
-    return named.policy, named.metric or engine.resolved.metric
+def _guard(engine: Engine, named: NamedPolicy, worker: Any) -> Guard | None:
+    """Return the guard of a policy that is switched to: its own where the server's is ``auto``."""
+    resolved = engine.resolved
+    if resolved.settings.guard != "auto":
+        return resolved.guard
+    return named.guarded_by("auto", resolved.artifact, place_of(worker))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pydantic
 
-from sere.artifact import Artifact, NamedPolicy, is_short_form, named_policy
+from sere.artifact import Artifact, NamedPolicy, Place, is_short_form, named_policy
 from sere.errors import ArtifactError, EngineError, did_you_mean
 from sere.routing import RECIPES, Guard, Policy, make_policy, parse_policy
 
@@ -25,8 +25,8 @@ class Settings(pydantic.BaseModel):
         counting: Count on the device what happens; costs a few small operations a layer.
         drafts: Re-route draft models and MTP modules too, where the artifact has their layers or the policy
             needs none.
-        guard: Steps of fewer rows stay as routed; a pair of least and most, or ``auto`` for the operating
-            point's own; None for no guard.
+        guard: Steps of fewer rows stay as routed; a pair of least and most, or ``auto`` for what the device's
+            cost model or the operating point says; None for no guard.
         parameters: Parameters of the recipe; the user writes them beside the other keys.
 
     """
@@ -79,16 +79,18 @@ class Settings(pydantic.BaseModel):
             Guard.of(settings.guard)
         return settings
 
-    def resolve(self, model: str, revision: str | None = None) -> Resolved:
+    def resolve(self, model: str, revision: str | None = None, place: Place | None = None) -> Resolved:
         """Load the artifact and build the policy.
 
         Args:
             model: Folder or Hub id of the served model.
             revision: Its revision on the Hub.
+            place: The worker's device; None where it is not known, so that the guard ``auto`` stays open if
+                the artifact has cost models.
 
         Raises:
             ArtifactError: If the artifact is missing or damaged.
-            PolicyError: If the policy is neither a recipe nor an operating point.
+            PolicyError: If the policy is neither a recipe nor an operating point, or the guard is wrong.
             EngineError: If the policy needs an artifact and there is none.
 
         """
@@ -96,7 +98,9 @@ class Settings(pydantic.BaseModel):
         if artifact is None and Path(model).is_dir() and Artifact.exists_in(model):
             artifact = Artifact.from_pretrained(model)
         named = self._policy(artifact)
-        policy, guard = named.policy, named.guarded_by(self.guard)
+        policy = named.policy
+        asked = None if place is None and artifact is not None and artifact.costs else self.guard
+        guard = named.guarded_by(asked, artifact, place)
         if artifact is None and policy.requires:
             if Path(model).is_dir():
                 raise EngineError(
