@@ -38,6 +38,10 @@ class RecordError(SereError):
     """A record is missing, damaged, of an unknown kind, or of another model than those beside it."""
 
 
+class TuningError(SereError, ValueError):
+    """A tolerance, a traffic or a search is malformed, or asks for what the texts cannot tell."""
+
+
 class MissingError(SereError):
     """An optional package that is asked for is not installed."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,3 +177,9 @@ class Artifact(Content):
         """Return a copy with this cost model, in place of one of the same device and type."""
         others = tuple(known for known in self.manifest.costs if known.place != cost.place)
         return Artifact(self.manifest.model_copy(update={"costs": (*others, cost)}), self.tensors)
+
+    def without_operating_points(self, names: Iterable[str]) -> Artifact:
+        """Return a copy without the operating points of these names, where there are any."""
+        gone = set(names)
+        kept = {name: point for name, point in self.operating_points.items() if name not in gone}
+        return Artifact(self.manifest.model_copy(update={"operating_points": kept}), self.tensors)

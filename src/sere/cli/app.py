@@ -10,7 +10,20 @@ from typing import Annotated, TextIO
 import typer
 from rich.console import Console
 
-from sere.cli import bench, calibrate, compare, demo, doctor, evaluate, inspect, profile, report, serve, sweep
+from sere.cli import (
+    bench,
+    calibrate,
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    inspect,
+    profile,
+    report,
+    serve,
+    sweep,
+    tune,
+)
 from sere.cli.output import plain
 from sere.errors import SereError
 from sere.version import __version__
@@ -69,6 +82,7 @@ app.command("compare", rich_help_panel="Work")(compare.command)
 app.command("sweep", rich_help_panel="Work")(sweep.command)
 app.command("eval", rich_help_panel="Work")(evaluate.command)
 app.command("profile", rich_help_panel="Work")(profile.command)
+app.command("tune", rich_help_panel="Work")(tune.command)
 app.add_typer(bench.app, name="bench", rich_help_panel="Work")
 app.command("report", rich_help_panel="Work")(report.command)
 app.command("serve", rich_help_panel="Work", context_settings=serve.CONTEXT)(serve.command)

@@ -29,6 +29,11 @@ def test_quantiles_are_those_of_the_tables(freedom, value):
     assert student(freedom) == pytest.approx(value, abs=0.001)
 
 
+@pytest.mark.parametrize(("freedom", "value"), [(1, 6.314), (7, 1.895), (15, 1.753), (40, 1.684)])
+def test_one_sided_quantiles_are_those_of_the_tables(freedom, value):
+    assert student(freedom, one_sided=True) == pytest.approx(value, abs=0.001)
+
+
 def test_between_two_settings_the_logarithm_is_linear():
     settings = [setting("a", "a1", 2, [0.4]), setting("a", "a2", 6, [0.1])]
     assert interpolated(settings, [4.0]).mean == pytest.approx(0.2)

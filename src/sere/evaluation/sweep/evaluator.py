@@ -25,13 +25,16 @@ from sere.evaluation.sweep.shares import deal, take
 from sere.evaluation.tokens import check_vocabulary, context_length
 from sere.routing import Policy, parse_policy
 
+MOST_KEPT = 1 << 28
+"""Bytes of logits of the unmodified model that are kept; those of the last batch size and seed always are."""
+
 
 class Evaluator:
     """Measures policies by the parallel proxy, and never the same one twice.
 
-    The unmodified model's logits of a batch size and seed are computed once and kept until another
-    batch size or seed is asked for: N x (L - prompt) x vocabulary values. So ask for all policies of one
-    batch size and seed before the next.
+    The unmodified model's logits of a batch size and seed, N x (L - prompt) x vocabulary values, are computed
+    once and kept until those of others would take more than :data:`MOST_KEPT` bytes. So with a large
+    vocabulary ask for all policies of one batch size and seed before the next.
 
     Args:
         model: A Transformers causal language model with routed experts; put into evaluation mode.
@@ -84,7 +87,7 @@ class Evaluator:
         self.cache = cache if isinstance(cache, PointCache) else PointCache(cache)
         self._hashes: dict[tuple[int, int], str] = {}
         self._statistics: dict[frozenset[str], str] = {}
-        self._kept: tuple[tuple[int, int], list[tuple[Tensor, Tensor]]] | None = None
+        self._kept: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
 
     @cached_property
     def layers(self) -> tuple[tuple[int, int], ...]:
@@ -206,8 +209,8 @@ class Evaluator:
 
     def _reference(self, batch_size: int, seed: int) -> list[tuple[Tensor, Tensor]]:
         """Sequences of each forward and the unmodified model's logits of them."""
-        if self._kept is None or self._kept[0] != (batch_size, seed):
-            self._kept = None
+        if (batch_size, seed) not in self._kept:
+            self._make_room()
             ids = self.sequences(batch_size, seed).to(self.model.device)
             rows = batch_size * self.config.batches_a_forward(batch_size)
             plain = Rerouting(None, None)
@@ -220,8 +223,16 @@ class Evaluator:
                     f"the unmodified model's logits are NaN in {pairs[0][1].dtype}. Load it in another type "
                     "(--dtype), such as float32."
                 )
-            self._kept = (batch_size, seed), pairs
-        return self._kept[1]
+            self._kept[batch_size, seed] = pairs
+        return self._kept[batch_size, seed]
+
+    def _make_room(self) -> None:
+        """Drop the oldest logits until another set as large as the largest kept one would fit."""
+        sizes = {key: sum(logits.nbytes for _, logits in pairs) for key, pairs in self._kept.items()}
+        for key in sizes:
+            if sum(sizes[each] for each in self._kept) + max(sizes.values()) <= MOST_KEPT:
+                break
+            del self._kept[key]
 
     def _logits(self, ids: Tensor, rerouting: Rerouting, batch_size: int, count: ExpertCount) -> Tensor:
         return text_logits(
