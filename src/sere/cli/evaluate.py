@@ -29,7 +29,7 @@ def command(
         typer.Option(
             "--tasks",
             "-t",
-            help="'bundled', or the harness's tasks and groups by name, commas between.",
+            help="'bundled', 'paper', or the harness's tasks and groups by name, commas between.",
         ),
     ] = "bundled",
     policy: Annotated[
@@ -47,7 +47,13 @@ def command(
     fewshot: Annotated[
         int | None, typer.Option(help="Examples shown in a prompt; the task's own number if left out.")
     ] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Put prompts into the chat template.")] = False,
+    chat: Annotated[
+        bool | None,
+        typer.Option(
+            "--chat/--no-chat",
+            help="Put prompts into the chat template; default: for the paper's tasks only.",
+        ),
+    ] = None,
     gen: Annotated[
         str,
         typer.Option(help="Generation settings over the tasks' own: temperature=0.7,max_gen_toks=512."),
@@ -86,6 +92,7 @@ def command(
     be chance: McNemar's exact test, and a bootstrap over examples.
 
       sere eval demo ARTIFACT --tasks bundled --limit 20
+      sere eval MODEL ARTIFACT --tasks paper --run-code
       sere eval MODEL ARTIFACT -t gsm8k,boolq -p sere:top_s=2,threshold=0.5
 
     Writes eval.json (the record, for `sere report`) and, under harness/, the

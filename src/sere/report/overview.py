@@ -98,7 +98,8 @@ def _groups(found: Sequence[Finding]) -> Iterator[tuple[str, list[Finding]]]:
     """Group findings with quality by record and load; those of sweeps have pictures of their own."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for f in found:
-        if not f.stand_in and f.policy != "none" and f.experts is not None and f.kl is not None:
+        known = f.kl is not None or f.tasks is not None
+        if not f.stand_in and f.policy != "none" and f.experts is not None and known:
             groups.setdefault((f.source, f.load), []).append(f)
     for (source, load), group in groups.items():
         if any(f.policy == "unmodified" for f in group) and len(group) > 2 and (group[0].batch or 0) > 1:
@@ -108,7 +109,9 @@ def _groups(found: Sequence[Finding]) -> Iterator[tuple[str, list[Finding]]]:
 def _with_speed(found: Sequence[Finding]) -> Iterator[tuple[str, list[tuple[Finding, Finding]]]]:
     """Pair quality and speed of the same policy and batch, from one record or from two."""
     quality = {
-        (f.batch, f.policy, f.source): f for f in found if not f.stand_in and f.kl is not None and f.batch
+        (f.batch, f.policy, f.source): f
+        for f in found
+        if not f.stand_in and (f.kl is not None or f.tasks is not None) and f.batch
     }
     groups: dict[tuple[str, str, bool], list[tuple[Finding, Finding]]] = {}
     for f in found:

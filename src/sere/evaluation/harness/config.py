@@ -16,11 +16,13 @@ class EvalConfig:
     """What to run; the defaults are those of ``sere eval``.
 
     Attributes:
-        tasks: Tasks, groups and tags of the harness, YAML files of tasks, ``bundled``, or ``paper``.
+        tasks: Tasks, groups and tags of the harness, YAML files of tasks, ``bundled``,
+            ``paper``, or one of the paper's, ``paper:GSM8K``.
         batch_sizes: Live sequences; everything is run at each of them.
         limit: Examples of each task, the first ones; None for all.
         fewshot: Examples shown in a prompt, in place of the task's own number (where that is not 0).
-        chat: Put prompts into the tokenizer's chat template.
+        chat: Put prompts into the tokenizer's chat template; None does it for tasks of ``paper``, where
+            there is a template.
         generation: Settings of generation in place of the tasks' own: ``temperature``, ``max_gen_toks``.
         scoring: How an answer that is given is scored. ``decode`` feeds the prompt's last token and the
             answer's as decoding steps of the live batch; ``prompt`` reads all in one forward, as the
@@ -38,7 +40,7 @@ class EvalConfig:
     batch_sizes: tuple[int, ...] = (16,)
     limit: int | None = None
     fewshot: int | None = None
-    chat: bool = False
+    chat: bool | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
     scoring: Scoring = "decode"
     control: bool = True

@@ -23,7 +23,15 @@ _KEPT = ("configs", "versions", "n-shot", "higher_is_better", "n-samples")
 
 
 def measure(
-    lm: Any, task: str, made: Any, policy: str, rerouting: Rerouting, config: EvalConfig, run: str
+    lm: Any,
+    task: str,
+    made: Any,
+    policy: str,
+    rerouting: Rerouting,
+    config: EvalConfig,
+    run: str,
+    limit: int | None,
+    chat: bool,
 ) -> tuple[Cell, str]:
     """Run ``task`` and return what was measured, and its examples as the harness's lines of JSON.
 
@@ -35,6 +43,8 @@ def measure(
         rerouting: What to re-route with.
         config: Settings.
         run: Start of this run.
+        limit: Most examples, None for all.
+        chat: Whether prompts go into the chat template.
 
     Raises:
         DataError: If the task fails.
@@ -43,7 +53,7 @@ def measure(
     lm.reset()
     started, experts = time.monotonic(), ExpertCount()
     with rerouting.on(lm.model) as handle:
-        found = _evaluate(lm, task, made, config)
+        found = _evaluate(lm, task, made, config, limit, chat)
         if handle is not None:
             experts.add_all(handle.counters().decode)
     samples = found["samples"][task]
@@ -72,7 +82,9 @@ def measure(
     return cell, "".join(f"{_dumped(_sample(each))}\n" for each in samples)
 
 
-def _evaluate(lm: Any, task: str, made: Any, config: EvalConfig) -> dict[str, Any]:
+def _evaluate(
+    lm: Any, task: str, made: Any, config: EvalConfig, limit: int | None, chat: bool
+) -> dict[str, Any]:
     from lm_eval.evaluator import evaluate
 
     # What the harness seeds at the start of a run; here every task and policy starts alike.
@@ -85,11 +97,11 @@ def _evaluate(lm: Any, task: str, made: Any, config: EvalConfig) -> dict[str, An
             found: dict[str, Any] = evaluate(
                 lm=lm,
                 task_dict={"tasks": {task: made}, "groups": {}, "group_map": {}},
-                limit=config.limit,
+                limit=limit,
                 bootstrap_iters=_ITERATIONS,
                 log_samples=True,
-                apply_chat_template=config.chat,
-                fewshot_as_multiturn=config.chat,
+                apply_chat_template=chat,
+                fewshot_as_multiturn=chat,
                 confirm_run_unsafe_code=config.run_code,
             )
     except (SereError, KeyboardInterrupt, MemoryError):

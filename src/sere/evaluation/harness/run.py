@@ -154,6 +154,7 @@ def _measure(
 ) -> int:
     from sere.evaluation.harness.lm import LiveLM
 
+    template = getattr(tokenizer, "chat_template", None) is not None
     missing = [
         (size, task, policy)
         for size in config.batch_sizes
@@ -175,7 +176,10 @@ def _measure(
         with quiet():
             lm = LiveLM(model, tokenizer, size, config.scoring, config.seed, tell)
         say(where)
-        folder.put(*measure(lm, task, chosen.tasks[task], policy, variants[policy], config, run.created))
+        chat = config.chat if config.chat is not None else template and task in chosen.of_paper
+        limit = chosen.limit(task, config.limit)
+        made = chosen.tasks[task]
+        folder.put(*measure(lm, task, made, policy, variants[policy], config, run.created, limit, chat))
     return len(missing)
 
 
