@@ -46,19 +46,27 @@ class Clock:
         """Note how long a batch took to run through a layer."""
         self.runs[self.routed[layer]].append(seconds)
 
-    def seconds(self, rounds: float | None = None, scale: float = 1.0) -> float:
-        """Return the expected time of all layers, from what has been measured.
+    def seconds(self, sequences: int, length: int) -> float:
+        """Return the expected time of all layers on that much text, from what has been measured.
 
         A kind of layer that has not run yet is taken to be as slow as the other. The first batch of all is
         slower than the rest, and is left out once there is another.
-        """
-        return sum(self._layer(kind, rounds or self.rounds, scale) for kind in self.routed)
 
-    def _layer(self, kind: bool, rounds: float, scale: float) -> float:
+        Args:
+            sequences: Sequences of all processes.
+            length: Tokens of each.
+
+        """
+        measured = min(self.config.batch_sequences, self.config.sequences) * self.config.sequence_length
+        share = self.rounds / self.config.batches
+        batches = sequences * length / measured * share
+        return sum(self._layer(kind, batches) for kind in self.routed)
+
+    def _layer(self, kind: bool, batches: float) -> float:
         known = kind if self.runs[kind] else not kind
         runs = self.runs[known][1:] or self.runs[known]
         loads = self.loads[known]
-        return sum(loads) / len(loads) + rounds * scale * sum(runs) / len(runs)
+        return sum(loads) / len(loads) + batches * sum(runs) / len(runs)
 
     def due(self) -> bool:
         """Whether enough has just been measured for a first estimate: two batches of a routed layer."""
@@ -66,15 +74,12 @@ class Clock:
 
     def sentence(self, name: str) -> str:
         """Say how long all of it takes, and how long the paper's amount of text would."""
-        config = self.config
+        amount = (self.config.sequences, self.config.sequence_length)
         text = (
-            f"{name}, {config.sequences} x {config.sequence_length} tokens, this machine: "
-            f"about {spoken(self.seconds())}"
+            f"{name}, {amount[0]} x {amount[1]} tokens, this machine: about {spoken(self.seconds(*amount))}"
         )
-        if (config.sequences, config.sequence_length) != PAPER:
-            each = config.batch_sequences * config.sequence_length
-            batches = PAPER[0] * PAPER[1] / each * self.rounds / config.batches
-            text += f" ({PAPER[0]} x {PAPER[1]} tokens: about {spoken(self.seconds(batches))})"
+        if amount != PAPER:
+            text += f" ({PAPER[0]} x {PAPER[1]} tokens: about {spoken(self.seconds(*PAPER))})"
         return text
 
     def report(
@@ -96,6 +101,8 @@ def spoken(seconds: float) -> str:
     """Write a time as a person would say it."""
     if seconds < 100:
         return f"{seconds:.0f} seconds"
+    if seconds < 10 * 60:
+        return f"{seconds / 60:.1f} minutes"
     if seconds < 100 * 60:
         return f"{seconds / 60:.0f} minutes"
     return f"{seconds / 3600:.1f} hours"
