@@ -50,11 +50,12 @@ def test_json_has_everything(sere, artifact, other, tmp_path):
 
 
 def test_it_says_whether_there_are_moments_of_routed_tokens(sere, artifact, small, tmp_path):
-    options = ("--sequences", 8, "--length", 32, "--routed-moments")
+    options = ("--sequences", 8, "--length", 32, "--routed-moments", "--norm-predictor")
     done = sere("calibrate", small, "--out", tmp_path / "routed", *options)
     assert done.returncode == 0, done.stderr
     shown = sere("inspect", tmp_path / "routed").stdout
     assert "routed moments   yes" in shown
+    assert "norm predictor   yes" in shown
     assert "Routed tokens" in shown
     assert "routed moments   no" in sere("inspect", artifact).stdout
     (first, _) = json.loads(sere("inspect", tmp_path / "routed", "--json").stdout)["layers"]

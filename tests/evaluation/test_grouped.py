@@ -42,6 +42,7 @@ def statistics(seed=1):
         "routed_cross": length[:, None] * gram * count,
         "routed_target": length[:, None] * gram.diagonal() * count,
         "routed_source": length[:, None] ** 3 * count,
+        "norm_predictor": outputs[:, :7] / 2,
     }
     return LayerStatistics(similarity=gram.abs(), norm=length, gram=gram, **routed)
 
@@ -51,7 +52,8 @@ def one_by_one(policy, values, layer):
     for group in range(GROUPS):
         own = {name: value[group] for name, value in values.items()}
         scores = RouterScores(own["order"], own["weight"])
-        batch = RoutingBatch(own["ids"], own["weights"], EXPERTS, torch.full((ROWS,), DECODE), scores)
+        kinds = torch.full((ROWS,), DECODE)
+        batch = RoutingBatch(own["ids"], own["weights"], EXPERTS, kinds, scores, own["hidden"])
         routes = policy.route(batch, layer)
         out.append((routes.ids, routes.weights, count(batch, routes)))
     return tuple(torch.stack(part) for part in zip(*out, strict=True))

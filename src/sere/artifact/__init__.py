@@ -2,7 +2,7 @@
 
 from sere.artifact.artifact import Artifact
 from sere.artifact.cost import CostModel, Place, PolicyCost, StepSize, predict_seconds, predict_speedup
-from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS, ROUTED_FIELDS, how_to_get
+from sere.artifact.fields import CKA_METRICS, FIELDS, METRICS, PREDICTOR, ROUTED_FIELDS, how_to_get
 from sere.artifact.points import GuardOption, NamedPolicy, is_short_form, named_policy
 from sere.artifact.schema import (
     FORMAT_VERSION,
@@ -19,6 +19,7 @@ __all__ = [
     "FIELDS",
     "FORMAT_VERSION",
     "METRICS",
+    "PREDICTOR",
     "ROUTED_FIELDS",
     "Artifact",
     "CalibrationRecord",

@@ -32,20 +32,34 @@ ROUTED_FIELDS: Final = (
 )
 """Sums over routed tokens alone, stored if ``sere calibrate --routed-moments`` was asked for them."""
 
-FIELDS: Final = ("gram", "gram_normalised", "norm", *METRICS, *ROUTED_FIELDS)
+PREDICTOR: Final = "norm_predictor"
+"""Linear functions that predict output norms, stored if ``sere calibrate --norm-predictor`` fitted them."""
+
+FIELDS: Final = ("gram", "gram_normalised", "norm", *METRICS, *ROUTED_FIELDS, PREDICTOR)
 """Every statistic that may be stored, all float32; see :func:`shape`."""
 
 
-def shape(field: str, layer: LayerRecord) -> tuple[int, ...]:
-    """Shape of a stored statistic of a layer: [E] for ``norm`` and ``routed_norm``, else [E, E]."""
-    each = (layer.num_experts,)
-    return each if field in ("norm", "routed_norm") else each * 2
+def shape(field: str, layer: LayerRecord, width: int) -> tuple[int, ...]:
+    """Shape of a stored statistic of a layer; see ``docs/artifact.md``.
+
+    Args:
+        field: Its name.
+        layer: The layer.
+        width: Values in a row of ``norm_predictor``: the width of the layer's input, which need not be the
+            model's, and 1.
+
+    """
+    if field == PREDICTOR:
+        return (layer.num_experts, max(width, 2))
+    return (layer.num_experts,) * (1 if field in ("norm", "routed_norm") else 2)
 
 
 def how_to_get(field: str) -> str:
     """Say how to get an optional statistic that an artifact does not store; empty for any other."""
     if field in ROUTED_FIELDS:
         return " Calibrate again with --routed-moments."
+    if field == PREDICTOR:
+        return " Calibrate again with --norm-predictor."
     return ""
 
 
@@ -119,7 +133,7 @@ def check(manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
 def _check_one(layer: LayerRecord, field: str, value: Tensor | None) -> None:
     if value is None:
         raise ArtifactError(f"layer {layer.name} has no {field!r} in the artifact. Calibrate again.")
-    wanted = shape(field, layer)
+    wanted = shape(field, layer, value.shape[-1] if value.ndim else 0)
     if tuple(value.shape) != wanted or value.dtype != torch.float32:
         raise ArtifactError(
             f"{field!r} of layer {layer.name} is {value.dtype} of shape {tuple(value.shape)}, not "

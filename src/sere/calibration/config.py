@@ -24,6 +24,9 @@ class CalibrationConfig:
             it. None: as many as fit into 256 MB.
         routed_moments: Sum moments over routed tokens too, beside those over all tokens; see
             :class:`sere.calibration.routed.RoutedMoments`. The other statistics stay the same, bit for bit.
+        norm_predictor: Fit what predicts the length of an expert's output from the layer's input; see
+            :func:`sere.calibration.norm_predictor.fit`. A layer's inputs for all tokens are held until its
+            last batch is in: tokens x H values for one layer where layers are streamed, else for all.
 
     Raises:
         CalibrationError: If a value is out of range or a metric unknown.
@@ -37,6 +40,7 @@ class CalibrationConfig:
     seed: int = 0
     chunk_tokens: int | None = None
     routed_moments: bool = False
+    norm_predictor: bool = False
 
     def __post_init__(self) -> None:
         for name in ("sequences", "sequence_length", "batch_sequences"):

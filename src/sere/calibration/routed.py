@@ -47,10 +47,7 @@ class RoutedMoments:
             weights: Their weights, shape [C, K], any floating dtype.
 
         """
-        experts = outputs.shape[0]
-        routed = (ids >= 0) & (ids < experts) & (weights != 0) & ~weights.isnan()
-        slots = torch.where(routed, ids, 0).long()
-        routed = routed & ~repeats(slots, routed)
+        slots, routed = routed_slots(ids, weights, outputs.shape[0])
         rows = torch.arange(ids.shape[0], device=ids.device)
         for part in torch.split(rows, at_once(outputs, ids.shape[1])):
             chosen = outputs[slots[part], part.unsqueeze(1)].to(exact_device(outputs), torch.float64)
@@ -77,6 +74,13 @@ class RoutedMoments:
     def sums(self) -> dict[str, Tensor]:
         """Return the sums by the field name of the artifact."""
         return {f"routed_{name}": value for name, value in vars(self).items()}
+
+
+def routed_slots(ids: Tensor, weights: Tensor, experts: int) -> tuple[Tensor, Tensor]:
+    """Return each slot's expert, int64, 0 where it is none, and which slots are routed; both shape [C, K]."""
+    routed = (ids >= 0) & (ids < experts) & (weights != 0) & ~weights.isnan()
+    slots = torch.where(routed, ids, 0).long()
+    return slots, routed & ~repeats(slots, routed)
 
 
 def _mirrored(inner: Tensor) -> Tensor:

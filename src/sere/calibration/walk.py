@@ -14,6 +14,7 @@ from sere.calibration.cka import cka
 from sere.calibration.config import CalibrationConfig
 from sere.calibration.experts import ExpertCall
 from sere.calibration.moments import Moments, exact_device
+from sere.calibration.norm_predictor import RoutedLengths
 from sere.calibration.routed import RoutedMoments
 from sere.calibration.similarity import BatchMeans
 from sere.errors import CalibrationError
@@ -52,10 +53,10 @@ class Walk:
         layers: Sequence[Layer],
         config: CalibrationConfig,
         done: Callable[[str, int], None],
-        means: Callable[[], BatchMeans] = BatchMeans,
+        means: Callable[[int], BatchMeans] = BatchMeans,
     ) -> None:
         self.layers, self.config, self.done = layers, config, done
-        self.means = {layer.name: means() for layer in layers}
+        self.means = {layer.name: means(config.batches) for layer in layers}
         self.seen: list[str] = []
 
     @contextlib.contextmanager
@@ -103,13 +104,15 @@ class Walk:
         means = self.means[layer.name]
         moments = Moments(layer.num_experts, exact_device(call.hidden))
         routed = RoutedMoments(layer.num_experts) if self.config.routed_moments else None
+        lengths = RoutedLengths() if self.config.norm_predictor else None
         kept: list[Tensor] = []
         for outputs in call.outputs(self._chunk(layer, call)):
             if not means.batches and not moments.tokens:
                 call.check(outputs, mixture)
-            if routed is not None:
-                rows = slice(moments.tokens, moments.tokens + outputs.shape[1])
-                routed.add(outputs, call.ids[rows], call.weights[rows])
+            rows = slice(moments.tokens, moments.tokens + outputs.shape[1])
+            for each in (routed, lengths):
+                if each is not None:
+                    each.add(outputs, call.ids[rows], call.weights[rows])
             moments.add(outputs)
             if self.config.cka:
                 kept.append(outputs)
@@ -119,8 +122,10 @@ class Walk:
                 f"expert {broken} of layer {layer.name} gave NaN or infinite outputs. Load the model in "
                 "float32 or bfloat16, and check its weights."
             )
-        likeness = cka(torch.cat(kept, 1), self.config.cka) if kept else {}
-        means.add(moments, likeness, routed.sums() if routed is not None else None)
+        more = cka(torch.cat(kept, 1), self.config.cka) if kept else {}
+        more |= routed.sums() if routed is not None else {}
+        more |= lengths.rows(call.hidden) if lengths is not None else {}
+        means.add(moments, more)
 
     def _chunk(self, layer: Layer, call: ExpertCall) -> int:
         return self.config.chunk_tokens or fitting_chunk(layer.num_experts, call.hidden.shape[1])

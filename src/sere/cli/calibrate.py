@@ -61,6 +61,13 @@ def command(
             help="Sum moments over routed tokens too, as exfold needs them; no extra forward.",
         ),
     ] = False,
+    norm_predictor: Annotated[
+        bool,
+        typer.Option(
+            "--norm-predictor",
+            help="Fit what predicts an output's length from the layer's input, as base needs it.",
+        ),
+    ] = False,
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Load the whole model, for one that cannot be streamed.")
     ] = False,
@@ -95,6 +102,7 @@ def command(
         seed=seed,
         chunk_tokens=chunk_tokens,
         routed_moments=routed_moments,
+        norm_predictor=norm_predictor,
     )
     if leads():
         check_output(out, force)

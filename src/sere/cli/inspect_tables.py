@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from sere.artifact import Artifact
+from sere.artifact import PREDICTOR, Artifact
 from sere.cli.output import console, plain, titled
 from sere.inspection import LayerView
 from sere.inspection.shades import bars
@@ -40,6 +40,7 @@ def facts(artifact: Artifact, name: str = "model") -> None:
         f"seed {made.seed}",
         "similarities": ", ".join(artifact.metrics),
         "routed moments": "yes" if "routed_count" in artifact.manifest.fields else "no",
+        "norm predictor": "yes" if PREDICTOR in artifact.manifest.fields else "no",
         "hash": artifact.hash[:16],
     }
     if artifact.operating_points:

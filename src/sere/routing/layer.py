@@ -24,6 +24,8 @@ class LayerStatistics:
         routed_cross: ``|E_p(x)| <E_p(x), E_q(x)>``, shape [E, E], float32, not symmetric.
         routed_target: ``|E_p(x)| |E_q(x)|^2``, shape [E, E], float32, not symmetric.
         routed_source: ``|E_p(x)|^3``, shape [E, E], float32, not symmetric.
+        norm_predictor: What ``log |E_p(x)|`` is predicted to be: coefficients of the layer's input x, then
+            the intercept, shape [E, H + 1], float32.
 
     """
 
@@ -36,3 +38,4 @@ class LayerStatistics:
     routed_cross: Tensor | None = None
     routed_target: Tensor | None = None
     routed_source: Tensor | None = None
+    norm_predictor: Tensor | None = None

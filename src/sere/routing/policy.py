@@ -104,10 +104,11 @@ class Policy:
                 what :attr:`needs` names.
 
         """
-        for name in sorted(self.needs):
+        for name in sorted(self.needs, reverse=True):
             if getattr(batch, name) is None:
+                thing = "the layer's input" if name == "hidden" else f"the router's {name}"
                 raise RoutingError(
-                    f"policy {self.name!r} needs the router's {name}, which this engine did not hand over. "
+                    f"policy {self.name!r} needs {thing}, which this engine did not hand over. "
                     "Choose a policy that works on the routed slots alone, such as sere."
                 )
         valid = batch.valid() & ~batch.rows(PADDING).unsqueeze(1)

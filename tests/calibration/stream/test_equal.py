@@ -52,11 +52,11 @@ def test_many_shards_and_any_type_and_metric(tmp_path):
 
 
 @pytest.mark.parametrize("family", ["qwen2_moe", "gpt_oss", "deepseek_v3"])
-def test_moments_of_routed_tokens_too(family, tmp_path):
+def test_moments_of_routed_tokens_and_the_norm_predictor_too(family, tmp_path):
     folder = saved(build(family), tmp_path / "model")
-    config = replace(QUICK, routed_moments=True)
+    config = replace(QUICK, routed_moments=True, norm_predictor=True)
     artifact = streamed(folder, config)
-    assert "routed_cross" in artifact.manifest.fields
+    assert {"routed_cross", "norm_predictor"} <= set(artifact.manifest.fields)
     assert same(artifact, in_memory(folder, config))
 
 

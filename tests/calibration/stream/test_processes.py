@@ -27,7 +27,7 @@ def test_rounds_give_every_batch_to_one_process(batches):
 @pytest.mark.slow
 def test_two_processes_write_the_bytes_of_one(tmp_path):
     options = ["calibrate", "demo", "--sequences", "5", "--batch-sequences", "2", "--threads", "1"]
-    options += ["--length", "32", "--device", "cpu", "--routed-moments"]
+    options += ["--length", "32", "--device", "cpu", "--routed-moments", "--norm-predictor"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     shared = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for name, launcher in (("one", [sys.executable]), ("two", shared)):

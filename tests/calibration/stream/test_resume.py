@@ -53,11 +53,11 @@ def test_ended_after_any_batch_of_any_layer(after, folder, tmp_path):
 
 @pytest.mark.parametrize("after", [2, 4])
 def test_ended_while_moments_of_routed_tokens_are_summed(after, folder, tmp_path):
-    config = replace(QUICK, routed_moments=True)
+    config = replace(QUICK, routed_moments=True, norm_predictor=True)
     with pytest.raises(EndedError):
         streamed(folder, config, work=tmp_path, progress=ending(after))
     again = streamed(folder, config, work=tmp_path)
-    assert "routed_count" in again.manifest.fields
+    assert {"routed_count", "norm_predictor"} <= set(again.manifest.fields)
     assert same(again, in_memory(folder, config))
 
 
@@ -101,7 +101,7 @@ def test_two_runs_on_one_output_refuse(tmp_path):
 
 def command(model, out) -> list[str]:
     options = ["--sequences", "64", "--batch-sequences", "8", "--length", "64", "--threads", "1"]
-    options += ["--routed-moments"]
+    options += ["--routed-moments", "--norm-predictor"]
     return [sys.executable, "-m", "sere", "calibrate", str(model), "-o", str(out), *options]
 
 

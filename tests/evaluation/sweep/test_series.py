@@ -42,7 +42,7 @@ def test_all_recipes_with_a_knob_are_there_by_default():
 
 def test_recipes_that_the_artifact_cannot_serve_are_left_out_by_default_and_only_then():
     names, left = served(artifact())
-    assert set(left) == {"exfold"}
+    assert set(left) == {"base", "exfold"}
     assert "routed_cross" in left["exfold"]
     found = {each.name for each in chosen(None, 64, 8, artifact())}
     assert found == {*names, *BESIDE}

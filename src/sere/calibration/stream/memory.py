@@ -84,8 +84,15 @@ def work_bytes(layers: Sequence[Any], config: CalibrationConfig, width: int) -> 
         rows = max(layer.num_experts * chunk, tokens * layer.top_k)
         row = (6 * width + 3 * inner) * max(matrices[0].element_size(), 4)
         kept = 2 * layer.num_experts * tokens * width * matrices[0].element_size() if config.cka else 0
+        if config.norm_predictor:
+            kept += _predictor_bytes(config, width, matrices[0].element_size())
         most = max(most, rows * row + kept)
     return most + _BLOCKS
+
+
+def _predictor_bytes(config: CalibrationConfig, width: int, size: int) -> int:
+    """Bytes of a layer's inputs for all tokens, twice while they are joined, and of one regression."""
+    return 2 * config.sequences * config.sequence_length * width * size + 8 * width * (2 * 4096 + 3 * width)
 
 
 def resident() -> int:

@@ -44,16 +44,16 @@ class Processes:
         dist.all_gather_object(found, value)
         return found
 
-    def means(self) -> BatchMeans:
-        """Make the sums of one layer, which all processes share."""
-        return BatchMeans() if self.count == 1 else SharedMeans(self)
+    def means(self, expected: int) -> BatchMeans:
+        """Make the sums of one layer over so many batches, which all processes share."""
+        return BatchMeans(expected) if self.count == 1 else SharedMeans(expected, self)
 
 
 class SharedMeans(BatchMeans):
     """Sums over the batches of all processes, the same in each of them."""
 
-    def __init__(self, processes: Processes) -> None:
-        super().__init__()
+    def __init__(self, expected: int, processes: Processes) -> None:
+        super().__init__(expected)
         self._processes = processes
 
     def take(self, values: dict[str, Tensor] | None) -> None:

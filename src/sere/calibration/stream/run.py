@@ -287,7 +287,7 @@ class _Run:
                 vars(self.walk.means[name]).update(values)
 
     def _forget(self) -> None:
-        self.walk.means = {name: self.processes.means() for name in self.walk.means}
+        self.walk.means = {name: self.processes.means(self.config.batches) for name in self.walk.means}
 
     def _all_met(self) -> None:
         for name, means in self.walk.means.items():

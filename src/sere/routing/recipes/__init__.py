@@ -16,6 +16,7 @@ from sere.errors import PolicyError, did_you_mean
 from sere.routing.by_rows import ByRows
 from sere.routing.per_layer import PerLayer, numbers_of
 from sere.routing.policy import Policy
+from sere.routing.recipes.base import base
 from sere.routing.recipes.by_layer import adapmoe, lexi
 from sere.routing.recipes.controls import least_similar, none, random, top_k
 from sere.routing.recipes.exfold import exfold
@@ -40,6 +41,7 @@ RECIPES: dict[str, Callable[..., Policy]] = {
     "des_vote": des_vote,
     "moe_spec": moe_spec,
     "energy": energy,
+    "base": base,
     "lynx": lynx,
     "naee": naee,
     "k1k2": k1k2,
