@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from sere.bench.served.folder import Folder, slug, stem
+from sere.bench.served.folder import Folder, stem
+from sere.bench.store import slug
 from sere.errors import DataError, RecordError
 from tests.bench.served.made import cell
 

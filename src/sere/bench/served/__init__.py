@@ -3,7 +3,7 @@
 from sere.bench.served.config import PRESETS, ServedConfig, read_objective
 from sere.bench.served.record import Activity, Cell, ServedRecord, Spread, Summary
 from sere.bench.served.run import run_served
-from sere.bench.served.subject import Subject
+from sere.bench.subject import Subject
 
 __all__ = [
     "PRESETS",

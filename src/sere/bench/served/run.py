@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sere.bench.served import folder as files
 from sere.bench.served.config import ServedConfig
 from sere.bench.served.counters import PUBLISHED_S, activity, decode_rows, settled
 from sere.bench.served.driver import NAME, drive, warm_up
-from sere.bench.served.folder import Folder
+from sere.bench.served.folder import Folder, stem
 from sere.bench.served.record import UNMODIFIED, Cell, ServedRecord
 from sere.bench.served.server import HOST, Server, serving
-from sere.bench.served.subject import Subject, environment, plugins_without_sere
 from sere.bench.served.summarise import summarise
+from sere.bench.store import RECORD, slug
+from sere.bench.subject import Subject, environment, plugins_without_sere
 from sere.engines.vllm import plain
 from sere.engines.vllm.scrape import Totals, is_plain
 from sere.errors import EngineError
@@ -70,7 +70,7 @@ def run_served(
             left = (time.monotonic() - started) / done * (total - done)
             say(f"{done} of {total} loads measured, about {left / 60:.0f} min to go")
     record = _record(subject, config, folder, run)
-    record.save(folder.path / files.RECORD)
+    record.save(folder.path / RECORD)
     return record
 
 
@@ -97,7 +97,7 @@ def _on_one_server(
 ) -> Iterator[Cell]:
     """Start a server for ``variant`` and put the loads on it."""
     where = f"{variant}, repetition {repetition + 1} of {config.repetitions}"
-    log = folder.path / "logs" / f"{files.slug(variant)}_{repetition}.server.log"
+    log = folder.path / "logs" / f"{slug(variant)}_{repetition}.server.log"
     say(f"{where}: starting the server")
     with serving(
         lambda port: server_command(subject, config, variant, port),
@@ -110,9 +110,9 @@ def _on_one_server(
         counted = _baseline(server, variant, warm)
         for rate in rates:
             say(f"{where}: {config.requests_at(rate)} requests at {rate:g} a second")
-            stem = files.stem(variant, rate, repetition)
-            result = folder.path / "results" / f"{stem}.json"
-            load_log = folder.path / "logs" / f"{stem}.load.log"
+            name = stem(variant, rate, repetition)
+            result = folder.path / "results" / f"{name}.json"
+            load_log = folder.path / "logs" / f"{name}.load.log"
             load, digest = drive(server, subject.source, config, rate, repetition, result, log=load_log)
             seen = None
             if counted is not None:

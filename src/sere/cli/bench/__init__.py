@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from sere.cli.bench import serve
+from sere.cli.bench import decode, serve
 
 HELP = """
 Measure speed side by side: unmodified, the control [cyan]none[/cyan], and your policies, in turns.
 
+  [cyan]sere bench decode MODEL ARTIFACT[/cyan]
+     decoding at fixed batch sizes, in Transformers or vLLM
   [cyan]sere bench serve MODEL --artifact ARTIFACT[/cyan]
      a vLLM server under load at several request rates
 
@@ -20,9 +22,5 @@ Each writes a record for [cyan]sere report[/cyan].
 app = typer.Typer(help=HELP, rich_markup_mode="rich", no_args_is_help=True, add_completion=False)
 
 
-@app.callback()
-def root() -> None:
-    """Keep ``serve`` a word of its own while it is the only one."""
-
-
+app.command("decode")(decode.command)
 app.command("serve")(serve.command)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from sere.cli.bench.model import model_for
 from sere.cli.bench.tables import served_tables
-from sere.cli.loading import resolve
 from sere.cli.options import JsonOption
 from sere.cli.output import console, plain
 
@@ -125,7 +122,7 @@ def command(
     for each in policies:
         Settings.read({"policy": each})
     check_writable(out)
-    with Console(stderr=True).status("starting") as status, _model(model, layers, out) as found:
+    with Console(stderr=True).status("starting") as status, model_for(model, layers, out) as found:
         subject = Subject.of(found.source, policies, place=artifact, metric=metric, **found.known)
         record = run_served(subject, config, out, lambda text: status.update(Text(text)))
     if as_json:
@@ -134,21 +131,3 @@ def command(
     for table in served_tables(record):
         console().print(table)
     plain(console(), f"Record: {out / 'bench.json'}")
-
-
-class _Found:
-    def __init__(self, source: str, **known: Any) -> None:
-        self.source, self.known = source, known
-
-
-@contextmanager
-def _model(model: str, layers: int, out: Path) -> Iterator[_Found]:
-    """Give the model; the stand-in lies in ``out`` until the benchmark is complete."""
-    from sere.bench import standin
-
-    if model != standin.NAME:
-        yield _Found(resolve(model))
-        return
-    folder = standin.write(out / standin.NAME, layers)
-    yield _Found(str(folder), model=standin.record(layers), stand_in=standin.described(layers))
-    shutil.rmtree(folder, ignore_errors=True)
