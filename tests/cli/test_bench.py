@@ -1,8 +1,12 @@
 """``sere bench`` as a user calls it."""
 
+import hashlib
 import json
 
 import pytest
+
+from tests.bench.results import made
+from tests.bench.results.test_results import written
 
 SIZES = ("-b", 1, "-b", 4, "--rounds", 2, "--steps", 4, "--prompt-tokens", 8, "--threads", 1)
 
@@ -66,3 +70,30 @@ def test_a_policy_without_its_artifact_is_refused(sere, small, tmp_path):
     done = sere("bench", "decode", small, "--out", tmp_path / "bench", "-p", "sere:top_s=1")
     assert done.returncode == 1
     assert "artifact" in done.stderr
+
+
+def test_results_of_other_tools_become_a_record_and_a_page(sere, tmp_path):
+    base, fast = (
+        written(tmp_path, made.aiperf(), "base.json"),
+        written(tmp_path, made.vllm(tpot=20), "f.json"),
+    )
+    out, page = tmp_path / "bench.json", tmp_path / "page.html"
+    done = sere("bench", "read", f"unmodified={base}", f"sere:top_s=1={fast}", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "4 requests a second" in done.stdout
+    assert "2.00" in done.stdout
+    done = sere("report", out, "--out", page)
+    assert done.returncode == 0, done.stderr
+    assert f"unmodified at 4 requests/s: base.json (aiperf, SHA-256 {sha(base)[:12]})" in page.read_text()
+
+
+def test_a_result_that_is_none_leaves_no_record(sere, tmp_path):
+    out = tmp_path / "bench.json"
+    done = sere("bench", "read", written(tmp_path, {}), "--out", out)
+    assert done.returncode == 1
+    assert "no result of a known load generator" in done.stderr
+    assert not out.exists()
+
+
+def sha(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()

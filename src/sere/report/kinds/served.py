@@ -1,4 +1,4 @@
-"""The record of ``sere bench serve``: a server under load."""
+"""The record of ``sere bench serve`` and ``sere bench read``: a server under load."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def read(text: str, name: str, sha256: str) -> Source:
         rows["runs"] = "; ".join(f"{run.created}: {' '.join(run.command)}" for run in record.runs)
     if record.config:
         rows["load"] = _settings(record.config)
+    if not record.runs:
+        rows["files"] = "; ".join(
+            f"{cell.variant} at {at(cell.rate)}: {cell.result} ({cell.load.tool}, SHA-256 {cell.sha256[:12]})"
+            for cell in record.cells
+        )
     if record.environment:
         rows["environment"] = ", ".join(f"{key}={value}" for key, value in record.environment.items())
     return Source(
@@ -86,7 +91,7 @@ def sections(source: Source, letters: Mapping[str, str]) -> list[Section]:
 def _opening(source: Source, record: ServedRecord) -> str:
     times = max((each.repetitions for each in record.summaries), default=0)
     text = f"{plural(len(record.cells), 'load')}, {plural(times, 'repetition')} at most of each"
-    if record.config:
+    if "input_tokens" in record.config:
         text += (
             f"; {record.config['input_tokens']} tokens in, {record.config['output_tokens']} out, "
             "a fresh server for each variant and repetition"
