@@ -70,7 +70,7 @@ class VllmEngine:
             **self._options,
         }
         if variant != UNMODIFIED:
-            settings["additional_config"] = {"sere": self._subject.settings(variant)}
+            settings["additional_config"] = {"sere": self._settings(variant)}
         try:
             return LLM(self._subject.source, **settings)
         except Exception as error:  # vLLM and what it loads raise errors of every kind
@@ -79,6 +79,15 @@ class VllmEngine:
                 f"vLLM does not start for {variant}: {first[0] if first else type(error).__name__}. Mend "
                 "--llm; VLLM_LOGGING_LEVEL=INFO shows more."
             ) from error
+
+    def _settings(self, variant: str) -> dict[str, Any]:
+        """Give the plugin's settings; an engine that will be switched has the artifact from the start."""
+        settings, subject = self._subject.settings(variant), self._subject
+        if self._switched and subject.artifact is not None:
+            settings["artifact"] = subject.place or subject.source
+            if subject.metric is not None:
+                settings["metric"] = subject.metric
+        return settings
 
     def describe(self) -> Mapping[str, Any]:
         """As :meth:`Engine.describe`."""
