@@ -23,6 +23,21 @@ def test_eval_prints_tables_and_writes_a_record(sere, small, artifact, tmp_path)
     assert record["provenance"]["versions"]["lm_eval"]
     assert record["provenance"]["artifact"] == record["artifact"] is not None
 
+    # What it writes in the harness's form is read as the harness's own is.
+    own = out / "harness"
+    [policy] = [path for path in own.iterdir() if path.name.startswith("sere-")]
+    read = sere(
+        "eval", small, artifact, "--from", f"unmodified={own / 'unmodified_4'}",
+        "--from", f"sere:top_s=1={policy}", "-b", 4, "-o", tmp_path / "read", "--json",
+    )  # fmt: skip
+    assert read.returncode == 0, read.stderr
+    pairs = {
+        (r["task"], r["policy"]): r["paired"] for r in record["results"] if r["policy"] == "sere:top_s=1"
+    }
+    again = json.loads(read.stdout)
+    assert {(r["task"], r["policy"]): r["paired"] for r in again["results"] if r["paired"]} == pairs
+    assert (tmp_path / "read" / "eval.json").is_file()
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -32,6 +47,7 @@ def test_eval_prints_tables_and_writes_a_record(sere, small, artifact, tmp_path)
         (["--gen", "temperature"], "no setting"),
         (["-p", "seer"], "Did you mean 'sere'"),
         (["--scoring", "prompt"], "phase=all"),
+        (["--from", "nowhere"], "no POLICY=FOLDER"),
         (["--chat", "-t", "sere_add"], "no chat template"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from sere.cli.loading import first_line, require_transformers, resolve
+from sere.cli.loading import load_skeleton
 from sere.cli.options import JsonOption, TrustOption
 from sere.cli.output import console, plain, titled
 from sere.cli.server import report_server
@@ -86,25 +86,14 @@ def layers_of(model: str, trust_remote_code: bool) -> dict[str, Any]:
         EngineError: If the config cannot be read or the model has no layer that can be re-routed.
 
     """
-    require_transformers()
-    from transformers import AutoConfig, AutoModelForCausalLM
+    skeleton = load_skeleton(model, trust_remote_code=trust_remote_code)
 
     from sere.engines.transformers.layers import survey
 
-    source = resolve(model)
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
-        with torch.device("meta"):
-            skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    except Exception as error:  # configurations and remote code raise errors of every kind
-        raise EngineError(
-            f"{model}: its config cannot be read as a causal language model: {first_line(error)}. "
-            "Check the name or the path."
-        ) from error
     found = survey(skeleton)
     return {
         "id": model,
-        "architecture": config.model_type,
+        "architecture": skeleton.config.model_type,
         "layers": [
             {"name": layer.name, "index": layer.index, "experts": layer.num_experts, "top_k": layer.top_k}
             for layer in found.layers

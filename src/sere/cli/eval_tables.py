@@ -37,8 +37,9 @@ def _averages(record: EvalRecord, size: int) -> Table:
         table.add_row(average.policy, _experts(average), f"{average.value:.1%}", *_pair(average.paired))
     count = sum(result.examples for result in record.at(size, own[0].policy))
     live = [result.mean_live for result in record.at(size, own[0].policy)]
+    batch = f"the live batch held {min(live):.1f} to {max(live):.1f} sequences on average"
     table.caption = (
-        f"{count:,} examples; the live batch held {min(live):.1f} to {max(live):.1f} sequences on average. "
+        f"{count:,} examples; {'read from results of the harness' if record.read else batch}. "
         "Retained: of the unmodified model's score on the same examples, bootstrap over examples. Lost and "
         "gained: examples that only the unmodified model solved, and only the policy. p: McNemar's exact "
         "test; below 0.05 a difference is hardly chance, if only one was looked at."

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 import typer
@@ -12,10 +13,15 @@ from rich.console import Console
 from rich.text import Text
 
 from sere.artifact import Artifact
-from sere.cli.loading import load
+from sere.cli.loading import DEMO, load, load_skeleton
 from sere.cli.options import DeviceOption, DtypeOption, JsonOption, ModelArgument, ThreadsOption, TrustOption
 from sere.cli.output import console, plain
 from sere.errors import DataError
+
+if TYPE_CHECKING:
+    from sere.evaluation.harness import EvalRecord
+
+RECORD = "eval.json"
 
 
 def command(
@@ -74,6 +80,14 @@ def command(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of this evaluation; started again, it goes on there.")
     ] = Path("runs/eval"),
+    read: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            help="POLICY=FOLDER, repeatable, one of them unmodified=FOLDER: run nothing, compare results "
+            "that the harness wrote through another engine with --log_samples.",
+        ),
+    ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Similarity to use; the artifact's default if left out.")
     ] = None,
@@ -99,13 +113,18 @@ def command(
     harness's own files. A task under a policy is kept as soon as it is measured:
     after an interrupt the same command goes on with the next one.
     """
-    from sere.cli.eval_tables import eval_tables
     from sere.evaluation.compare import plan
     from sere.evaluation.files import check_writable
     from sere.evaluation.harness import EvalConfig, run_eval
     from sere.evaluation.harness.installed import require_harness
     from sere.evaluation.harness.run import check_policies
 
+    if read:
+        record = _read(model, artifact, read, batch_size or [16], metric, seed, trust_remote_code)
+        check_writable(out)
+        record.save(out / RECORD)
+        _show(record, out, as_json)
+        return
     config = EvalConfig(
         tasks=tuple(name.strip() for name in tasks.split(",") if name.strip()),
         batch_sizes=tuple(batch_size or (16,)),
@@ -138,12 +157,52 @@ def command(
             metric=metric,
             progress=lambda text: status.update(Text(text)),
         )
+    _show(record, out, as_json)
+
+
+def _read(
+    model: str,
+    artifact: str | None,
+    read: Sequence[str],
+    sizes: Sequence[int],
+    metric: str | None,
+    seed: int,
+    trust_remote_code: bool,
+) -> EvalRecord:
+    """Put results side by side that were made elsewhere."""
+    from sere.engines.transformers import describe
+    from sere.evaluation.harness.reading import read_results
+
+    folders: dict[str, str] = {}
+    for item in read:
+        policy, sign, folder = item.rpartition("=")
+        if not sign or not policy or not folder or policy in folders:
+            raise DataError(f"--from {item!r} is no POLICY=FOLDER, or the policy is given twice.")
+        folders[policy] = folder
+    if len(sizes) > 1:
+        raise DataError("results that are read are of one batch size. Give --batch-size once.")
+    skeleton = load_skeleton(model, trust_remote_code=trust_remote_code)
+    if model == DEMO:
+        from sere.demo.model import NAME
+
+        skeleton.config._name_or_path = NAME
+    record = describe(skeleton)
+    statistics = None if artifact is None else Artifact.from_pretrained(artifact)
+    if statistics is not None:
+        statistics.check_model(record)
+    return read_results(folders, record, statistics, batch_size=sizes[0], metric=metric, seed=seed)
+
+
+def _show(record: EvalRecord, out: Path, as_json: bool) -> None:
+    from sere.cli.eval_tables import eval_tables
+
     if as_json:
         typer.echo(record.model_dump_json(indent=2))
         return
     for table in eval_tables(record):
         console().print(table)
-    plain(console(), f"Record: {out / 'eval.json'}   The harness's own files: {out / 'harness'}")
+    own = "" if record.read else f"   The harness's own files: {out / 'harness'}"
+    plain(console(), f"Record: {out / RECORD}{own}")
 
 
 def _settings(text: str) -> dict[str, Any]:

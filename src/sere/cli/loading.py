@@ -81,6 +81,29 @@ def load(
     return loaded.to(place).eval(), tokenizer
 
 
+def load_skeleton(model: str, *, trust_remote_code: bool = False) -> Any:
+    """Build a model without weights, from its config alone.
+
+    Raises:
+        EngineError: If Transformers is missing, or the config cannot be read.
+
+    """
+    require_transformers()
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(resolve(model), trust_remote_code=trust_remote_code)
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+    except EngineError:
+        raise
+    except Exception as error:  # configurations and remote code raise errors of every kind
+        raise EngineError(
+            f"{model}: its config cannot be read as a causal language model: {first_line(error)}. "
+            "Check the name or the path."
+        ) from error
+
+
 def load_tokenizer(model: str, *, trust_remote_code: bool = False) -> Any:
     """Load the tokenizer of a model.
 

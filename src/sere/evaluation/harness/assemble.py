@@ -9,21 +9,19 @@ import torch
 from sere.errors import RecordError
 from sere.evaluation.compare import UNMODIFIED
 from sere.evaluation.harness.cell import Cell
-from sere.evaluation.harness.folder import Folder
 from sere.evaluation.harness.paired import Scores, compare_pairs
 from sere.evaluation.harness.record import Average, TaskResult
 from sere.evaluation.intervals import bootstrap, wilson
 from sere.evaluation.record import Interval
 
 
-def result_of(cell: Cell, part: str, folder: Folder, seed: int) -> TaskResult:
-    """Put a cell beside the unmodified model's of the same task and batch size.
+def result_of(cell: Cell, part: str, plain: Cell | None, seed: int) -> TaskResult:
+    """Put a cell beside ``plain``, the unmodified model's of the same task and batch size.
 
     Raises:
         RecordError: If the two had other prompts.
 
     """
-    plain = folder.get(cell.task, UNMODIFIED, cell.batch_size)
     paired = same = None
     if plain is not None and cell.policy != UNMODIFIED:
         pair = _pair(plain, cell)

@@ -99,4 +99,4 @@ def _answer(responses: Sequence[Sequence[Any]]) -> str:
         return json.dumps([each for response in responses for each in response], ensure_ascii=False)
     if len(responses) == 1:
         return str(first[1]) if isinstance(first, tuple | list) else str(first)
-    return str(max(range(len(responses)), key=lambda i: responses[i][0][0]))
+    return str(max(range(len(responses)), key=lambda i: float(responses[i][0][0])))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from sere.artifact import ModelRecord
 from sere.errors import RecordError
@@ -66,7 +66,8 @@ class TaskResult(Part):
         metrics: All metrics of the harness.
         sequences: Sequences that were decoded.
         steps: Decoding steps.
-        mean_live: Mean live sequences of a step; below B where the batch ran empty.
+        mean_live: Mean live sequences of a step; below B where the batch ran empty. As for steps and
+            sequences, 0 where results of another engine were read.
         cut: Prompts that were too long and lost their beginning.
         experts: Distinct experts of the decoding steps; None for the unmodified model, where nothing counts.
         seconds: Duration.
@@ -117,6 +118,25 @@ class Average(Part):
     before: float | None = None
 
 
+class ReadFile(Part):
+    """A results file of the harness that was read, not made.
+
+    Attributes:
+        policy: What the user said it is of.
+        file: Its name.
+        sha256: Its hash.
+        config: What the harness says of the model and the run.
+        versions: Versions that the harness says.
+
+    """
+
+    policy: str
+    file: str
+    sha256: str
+    config: dict[str, object]
+    versions: dict[str, str]
+
+
 class EvalRecord(Part):
     """The whole evaluation.
 
@@ -126,12 +146,13 @@ class EvalRecord(Part):
         model: The model.
         artifact: Hash of the artifact, None if none was given.
         metric: Similarity that was served; None for the artifact's default.
-        engine: What ran the model.
+        engine: What ran the model: ``transformers``, or the harness's word for what it was.
         config: The settings, defaults included.
         results: Batch size by batch size, task by task, policies in the order given.
         averages: One for each batch size and policy; empty if a task has no scores by example.
         measured: Results that were measured in this run; the others were there already.
         seconds: Time of all results.
+        read: The harness's files that all this comes from; empty if it was measured here.
 
     """
 
@@ -142,12 +163,13 @@ class EvalRecord(Part):
     model: ModelRecord
     artifact: str | None
     metric: str | None = None
-    engine: Literal["transformers", "vllm"] = "transformers"
+    engine: str = "transformers"
     config: dict[str, object]
     results: list[TaskResult]
     averages: list[Average]
     measured: int
     seconds: float
+    read: list[ReadFile] = Field(default_factory=list)
 
     def at(self, batch_size: int, policy: str | None = None) -> Iterator[TaskResult]:
         """Yield the results of one batch size, of one policy or of all."""

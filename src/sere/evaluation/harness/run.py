@@ -11,7 +11,7 @@ from typing import Any
 from sere.artifact import Artifact
 from sere.engines.transformers import describe
 from sere.errors import DataError, EngineError, PolicyError
-from sere.evaluation.compare import NONE, plan
+from sere.evaluation.compare import NONE, UNMODIFIED, plan
 from sere.evaluation.harness import folder as files
 from sere.evaluation.harness.assemble import averages, result_of
 from sere.evaluation.harness.cell import Cell
@@ -116,7 +116,10 @@ def run_eval(
         artifact=run.artifact,
         metric=metric,
         config=settings,
-        results=[result_of(cell, names[cell.task], folder, config.seed) for cell in cells],
+        results=[
+            result_of(c, names[c.task], folder.get(c.task, UNMODIFIED, c.batch_size), config.seed)
+            for c in cells
+        ],
         averages=averages(cells, names, config.seed),
         measured=measured,
         seconds=sum(cell.seconds for cell in cells),

@@ -13,6 +13,7 @@ from sere.report.form import MISSING, called, interval, number, percent, plural
 from sere.report.made import made
 from sere.report.source import Source
 
+_ENGINES = {"transformers": "Transformers", "hf": "Transformers", "vllm": "vLLM"}
 SURE = 0.05
 SMALL_P = 0.001
 EMPTY = 0.9
@@ -35,6 +36,10 @@ def read(text: str, name: str, sha256: str) -> Source:
         for key, value in record.config.items()
         if value not in (None, [], {})
     )
+    for file in record.read:
+        rows[f"read: {file.policy}"] = (
+            f"{file.file}, SHA-256 {file.sha256[:12]}, {file.config.get('model_args')}"
+        )
     return Source(
         name=name,
         kind="evaluation by tasks",
@@ -92,13 +97,14 @@ def sections(source: Source, letters: Mapping[str, str]) -> list[Section]:
 
 
 def _opening(record: EvalRecord) -> str:
-    version = record.provenance.versions.get("lm_eval", "")
+    own = record.provenance.versions.get("lm_eval", "")
+    version = record.read[0].versions.get("lm_eval_version", "") if record.read else own
     tasks = len({result.task for result in record.results})
     text = (
         f"{plural(tasks, 'task')} of lm-evaluation-harness {version}, run through "
-        f"{record.engine.capitalize()} with the same prompts, seeds and number of live sequences for every "
-        "policy. The unmodified model and each policy answer the same examples, so their difference is known "
-        "better than two scores side by side tell."
+        f"{_ENGINES.get(record.engine, record.engine)} with the same prompts, seeds and number of live "
+        "sequences for every policy. The unmodified model and each policy answer the same examples, so their "
+        "difference is known better than two scores side by side tell."
     )
     if record.config.get("limit"):
         text += f" Only the first {record.config['limit']} examples of each task were taken."
