@@ -5,6 +5,7 @@ import pytest
 from sere.errors import PolicyError
 from sere.routing import parse_policy
 from sere.tuning.ladder import finer, ladders, strongest
+from tests.artifact.made import artifact
 
 
 @pytest.mark.parametrize("count", range(1, 10))
@@ -56,6 +57,8 @@ def test_controls_are_not_searched_unless_asked_for():
     found = ladders(None, 64, 8)
     assert {"sere", "oea", "refit", "top_k"} <= set(found)
     assert not {"random", "least_similar", "none"} & set(found)
+    assert {"base", "exfold"} <= set(found)
+    assert set(found) - set(ladders(None, 64, 8, artifact())) == {"base", "exfold"}
     assert set(ladders(["random"], 64, 8)) == {"random"}
     with pytest.raises(PolicyError, match="Did you mean 'sere'"):
         ladders(["seer"], 64, 8)

@@ -65,7 +65,9 @@ def command(
     recipe: Annotated[
         list[str] | None,
         typer.Option(
-            "--recipe", "-r", help="Recipe to search, as in `sere sweep`; repeatable. Default: all."
+            "--recipe",
+            "-r",
+            help="Recipe to search, as in `sere sweep`; repeatable. Default: all that ARTIFACT can serve.",
         ),
     ] = None,
     save: Annotated[
@@ -118,7 +120,7 @@ def command(
     statistics = Artifact.from_pretrained(artifact)
     folder = _folder(artifact, save)
     layer = max(statistics.layers, key=lambda each: each.num_experts)
-    ladders(recipe, layer.num_experts, layer.top_k)
+    ladders(recipe, layer.num_experts, layer.top_k, statistics)
     config = SweepConfig(seeds=shares or 1, sequences=sequences, sequence_length=length, prompt_tokens=prompt)
     texts = None if data is None else load_texts(data, field=field)
     check_writable(out)

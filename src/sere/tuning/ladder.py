@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from sere.evaluation.sweep.series import chosen
-from sere.routing import RECIPES, parse_policy
-from sere.routing.recipes import knob_of
+from sere.artifact import Artifact
+from sere.evaluation.sweep.series import chosen, served
+from sere.routing import parse_policy
 
 LEFT_OUT = ("least_similar", "random", "adapmoe", "lexi")
 """Recipes that are not searched unless they are asked for: two controls, and two that are ``naee`` and
@@ -19,21 +19,24 @@ BETWEEN = 3
 _NUMBER = re.compile(r"(?<==)[0-9.]+(?:e-?[0-9]+)?")
 
 
-def ladders(recipes: Sequence[str] | None, experts: int, top_k: int) -> dict[str, tuple[str, ...]]:
+def ladders(
+    recipes: Sequence[str] | None, experts: int, top_k: int, artifact: Artifact | None = None
+) -> dict[str, tuple[str, ...]]:
     """Coarse ladders by name: the settings that a comparison sweeps.
 
     Args:
-        recipes: As :func:`sere.evaluation.sweep.chosen`; None for all but :data:`LEFT_OUT`.
+        recipes: As :func:`sere.evaluation.sweep.chosen`; None for all that the artifact can serve but
+            :data:`LEFT_OUT`.
         experts: E.
         top_k: K.
+        artifact: None for one that holds everything.
 
     Raises:
         PolicyError: If one is malformed or changes nothing.
 
     """
     if recipes is None:
-        names = [name for name, recipe in RECIPES.items() if knob_of(recipe) is not None]
-        recipes = [name for name in names if name not in LEFT_OUT]
+        recipes = [name for name in served(artifact)[0] if name not in LEFT_OUT]
     return {line.name: line.policies for line in chosen(recipes, experts, top_k)}
 
 

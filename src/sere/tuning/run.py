@@ -72,7 +72,7 @@ def tune(
     )
     check_sizes(evaluator, list(traffic.shares))
     experts, top_k = max(evaluator.layers)
-    lines = ladders(recipes, experts, top_k)
+    lines = ladders(recipes, experts, top_k, evaluator.artifact)
     judge = Judge(evaluator, split, step_time=step_time, say=say)
     points, candidates = [], []
     for name, part in targets.items():
