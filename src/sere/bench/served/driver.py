@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sere.bench.results import Load, read_result
 from sere.bench.served.config import ServedConfig
-from sere.bench.served.server import HOST, Server, tail
+from sere.bench.served.server import HOST, Server, cause, tail
 from sere.engines.vllm import plain
 from sere.errors import DataError, EngineError
 
@@ -145,7 +145,8 @@ def drive(
                 process.wait()
         if process.returncode or not written.is_file():
             raise EngineError(
-                f"vllm bench serve failed with code {process.returncode}. The end of {log}:\n{tail(log)}\n"
+                f"vllm bench serve failed with code {process.returncode}{cause(log)}. The end of {log}:\n"
+                f"{tail(log)}\n"
                 "Mend what it says; measured loads are kept."
             )
         loads, digest = read_result(written)

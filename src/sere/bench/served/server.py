@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +22,9 @@ HOST: Final = "127.0.0.1"
 TAIL_LINES = 25
 """Lines of a log that an error shows."""
 _PAUSE = 0.3
+_NAMED_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception): .*")
+_LONGEST = 500
+_LEAST_FREE = 2**16
 _PATIENCE = ((signal.SIGINT, 45.0), (signal.SIGTERM, 15.0))
 """How to ask a server to stop, and seconds to wait for it."""
 
@@ -55,8 +60,8 @@ class Server:
         """
         if self.process.poll() is not None:
             raise EngineError(
-                f"the server ended with code {self.process.returncode}. The end of {self.log}:\n"
-                f"{tail(self.log)}\nSee the whole log for the reason."
+                f"the server ended with code {self.process.returncode}{cause(self.log)}. The end of "
+                f"{self.log}:\n{tail(self.log)}\nSee the whole log for the reason."
             )
 
 
@@ -101,7 +106,8 @@ def serving(
             server.check()
             if time.monotonic() - started > timeout:
                 raise EngineError(
-                    f"the server did not answer within {timeout:.0f} s. The end of {log}:\n{tail(log)}\n"
+                    f"the server did not answer within {timeout:.0f} s{cause(log)}. The end of {log}:\n"
+                    f"{tail(log)}\n"
                     "Give it more time with --start-timeout, or see the whole log."
                 )
             waiting()
@@ -156,6 +162,22 @@ def _healthy(port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def cause(log: Path) -> str:
+    """Say why a process failed, as a part of a sentence: a full disk, or the first error that its log names.
+
+    The end of an engine's log only says that another process failed; the reason stands further up. On a full
+    disk the log does not say so either. Empty if nothing is found.
+    """
+    try:
+        if shutil.disk_usage(log.parent).free < _LEAST_FREE:
+            return f": no space is left in {log.parent}"
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = _NAMED_ERROR.search(text)
+    return f": {found[0][:_LONGEST].rstrip('. ')}" if found else ""
 
 
 def tail(log: Path, lines: int = TAIL_LINES) -> str:
