@@ -97,3 +97,10 @@ def test_a_load_without_tpot_or_counters_has_dashes(tmp_path):
     text = render([tmp_path / "bench.json"])
     assert "<td>\u2013</td>" in text
     assert "Time per further token" not in text
+
+
+def test_a_control_at_the_same_speed_costs_no_time(tmp_path):
+    cells = [cell(tpot=40.0), cell("none", tpot=40.1, active=activity("none", 40.0))]
+    found = record(cells=cells, summaries=summarise(cells, ("unmodified", "none"), [2.0]))
+    found.save(tmp_path / "bench.json")
+    assert "The path itself costs time" not in render([tmp_path / "bench.json"])

@@ -10,6 +10,8 @@ from sere.report.form import interval, number, percent, plural, speedup
 
 NOISE = 1e-4
 """KL below this is arithmetic, not policy."""
+SAME = 0.995
+"""A ratio of speeds above this is written as 1.00."""
 LITTLE = 0.97
 """A policy that still reads this share of the experts saves nothing worth its loss."""
 
@@ -53,7 +55,7 @@ def _overhead(found: Sequence[Finding]) -> list[str]:
         "nothing, ran at "
         f"{speedup(f.speed)}."
         for f in found
-        if f.policy == "none" and f.speed is not None and f.speed.high < 1
+        if f.policy == "none" and f.speed is not None and f.speed.high < SAME
     ]
 
 

@@ -10,6 +10,8 @@ from sere.report.charts.style import HUES, PAPER, figure, svg
 from sere.report.finding import Value
 from sere.report.form import interval
 
+ROOM = 1.08
+"""Height of the axis over the greatest value."""
 APART = 0.06
 """Steps of the axis between the bars of two policies, so that none hides another."""
 
@@ -58,7 +60,8 @@ def by_rate(
             )
         axes.set_xticks(range(len(rates)), rates)
         axes.set_xlim(-0.4, len(rates) - 0.6)
-        axes.set_ylim(bottom=0)
+        top = max((value.high for values in lines.values() for value in values if value), default=1.0)
+        axes.set_ylim(0, (top or 1.0) * ROOM)
         axes.set_xlabel("requests a second")
         axes.set_ylabel(up)
         drawn.legend(loc="outside upper left", ncols=4, fontsize=9)
