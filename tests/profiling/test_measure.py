@@ -12,7 +12,7 @@ from sere.evaluation.decoding import LiveBatch
 from sere.evaluation.stepwise import ExpertCount, Rerouting
 from sere.profiling import ProfileConfig, profile
 from sere.profiling.expect import expect
-from sere.profiling.forced import forced
+from sere.profiling.forced import dealt, forced
 from sere.profiling.measure import expert_bytes, levels, measure_steps
 from sere.routing import parse_policy
 from tests.engines.transformers import small
@@ -48,6 +48,23 @@ def test_forced_steps_read_that_many_experts_in_every_layer(model, rows, experts
         live.prefill(random_ids(rows, 3), torch.ones(rows, 3, dtype=torch.long))
         state.prepare(rows, experts, torch.Generator().manual_seed(0))
         assert seen(model, lambda: live.step(random_ids(rows, 1)[:, 0])) == {experts}
+
+
+@pytest.mark.parametrize(
+    ("slots", "rows", "experts"), [(2, 1, 2), (8, 16, 8), (8, 16, 9), (8, 16, 60), (8, 16, 128), (4, 3, 11)]
+)
+def test_slots_are_dealt_to_every_expert_and_to_none_twice_in_a_row(slots, rows, experts):
+    for seed in range(20):
+        ids = dealt(slots, rows, experts, torch.Generator().manual_seed(seed))
+        assert ids.shape == (rows, slots)
+        assert ids.unique().tolist() == list(range(experts))
+        assert all(row.unique().numel() == slots for row in ids)
+
+
+def test_slots_are_dealt_unevenly_as_routers_do_it():
+    counts = dealt(8, 48, 64, torch.Generator().manual_seed(0)).flatten().bincount()
+    assert counts.min() <= 2
+    assert counts.max() >= 12  # six each if they were even
 
 
 def test_nothing_stays_on_the_model(model):

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from sere.engines.transformers.layers import MoELayer, parameter_names, survey
 from sere.engines.transformers.rerouting import device_of
+
+SKEW: Final = 1.0
+"""Standard deviation of how much routers are taken to like some experts more, in logits."""
 
 
 @dataclass(eq=False)
@@ -36,7 +39,10 @@ class Forced:
         return max(layer.top_k for layer in self.layers)
 
     def prepare(self, rows: int, experts: int, generator: torch.Generator) -> None:
-        """Draw ``experts`` distinct experts in every layer and deal them out evenly.
+        """Draw ``experts`` distinct experts in every layer, and the slots that name each.
+
+        Some are named by many rows and some by one, as routers do it: a product with few rows has its
+        own speed, and evenly dealt slots would meet one such speed in all experts at once.
 
         Args:
             rows: T, rows of the step.
@@ -44,17 +50,46 @@ class Forced:
             generator: Source of the draw, on the CPU.
 
         """
-        self.ids = {layer.name: _dealt(layer, rows, experts, generator) for layer in self.layers}
+        self.ids = {layer.name: _drawn(layer, rows, experts, generator) for layer in self.layers}
 
     def clear(self) -> None:
         """Let the routers decide again."""
         self.ids = {}
 
 
-def _dealt(layer: MoELayer, rows: int, experts: int, generator: torch.Generator) -> Tensor:
+def dealt(slots: int, rows: int, experts: int, generator: torch.Generator) -> Tensor:
+    """Deal the slots of all rows to ``experts`` experts, each at least once, none twice in a row if possible.
+
+    Args:
+        slots: K, slots of a row.
+        rows: T.
+        experts: Distinct experts, at most ``rows * slots``.
+        generator: Source of the draw.
+
+    Returns:
+        Numbers from 0 to ``experts - 1``, shape [T, K], int64.
+
+    """
+    if experts <= slots:
+        return torch.arange(rows * slots).view(rows, slots) % experts
+    liking = SKEW * torch.randn(experts, generator=generator)
+    noise = (
+        -torch.rand(rows, experts, generator=generator).log().neg().log()
+    )  # Gumbel: K draws without return
+    ids = (liking + noise).topk(slots, dim=1).indices
+    counts = ids.flatten().bincount(minlength=experts)
+    for missing in (counts == 0).nonzero().flatten().tolist():
+        most = counts.argmax()
+        row, slot = (ids == most).nonzero()[0].tolist()
+        ids[row, slot] = missing
+        counts[most] -= 1
+        counts[missing] += 1
+    return ids
+
+
+def _drawn(layer: MoELayer, rows: int, experts: int, generator: torch.Generator) -> Tensor:
     chosen = torch.randperm(layer.num_experts, generator=generator)[:experts]
-    slots = torch.arange(rows * layer.top_k).view(rows, layer.top_k) % experts
-    return chosen[slots].to(device_of(layer.module))
+    return chosen[dealt(layer.top_k, rows, experts, generator)].to(device_of(layer.module))
 
 
 @contextmanager

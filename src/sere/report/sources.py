@@ -14,7 +14,10 @@ from sere.errors import RecordError
 from sere.report.kinds import KINDS, calibration
 from sere.report.source import FileKind, Kind, Source
 
-MADE_BY = "sere compare, sere demo, sere sweep, sere eval, sere bench or benchmarks/vllm_decode.py"
+MADE_BY = (
+    "sere compare, sere demo, sere sweep, sere eval, sere bench, sere profile, benchmarks/cost_model.py or "
+    "benchmarks/vllm_decode.py"
+)
 
 Read = tuple[Kind, Source]
 
