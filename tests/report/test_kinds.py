@@ -5,8 +5,10 @@ import json
 from sere.artifact import Artifact, ModelRecord, OperatingPoint
 from sere.evaluation.sweep.estimate import Estimate
 from sere.evaluation.sweep.record import Setting, Solution, SweepRecord
+from sere.profiling.check import CostCheck, checked
 from sere.provenance import Provenance
 from sere.report import render
+from tests.profiling.test_check import COST, a_profile, speed
 from tests.report.conftest import RESULTS
 
 RUN = Provenance.now(device="cpu", dtype="float32", seeds={"texts": 7})
@@ -100,3 +102,28 @@ def test_operating_points_are_shown_with_what_was_measured_and_called_by_name(tm
     assert "<code>balanced</code></th><td>oea:top_s=3@4|oea:top_s=2@16</td>" in page
     assert "experts: 17.25; kl: 0.04 to 0.05" in page
     assert "&#34;policy&#34;: &#34;balanced&#34;" in page
+
+
+def test_a_profile_and_the_check_of_a_cost_model(tmp_path):
+    record = a_profile()
+    record.save(tmp_path / "profile.json")
+    page = render([tmp_path / "profile.json"])
+    assert "What a step costs: m on a processor in float32" in page
+    assert "5.00 ms + 1.000 ms for each distinct expert" in page
+    assert "48.0 to 24.0" in page
+    check = CostCheck(
+        stand_in="a block",
+        profile=record,
+        rounds=3,
+        steps=2,
+        results=[checked(record, COST.policies[0], 10, speed(ratio)) for ratio in (1.5, 0.9)],
+        seconds=9.0,
+    )
+    check.save(tmp_path / "check.json")
+    page = render([tmp_path / "check.json"])
+    assert "Does the cost model hold?" in page
+    assert "1 of 2 say rightly whether the policy pays" in page
+    assert "1.50\u00d7 (1.40 to 1.60)" in page
+    # 51 / 32.5
+    assert "1.57" in page
+    assert "What a step costs: a block" in page
