@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 RECORD = "tune.json"
 POINTS = "points.jsonl"
+PROMPTS = "prompts.jsonl"
 
 
 def command(
@@ -40,7 +41,8 @@ def command(
         typer.Option(
             "--tolerance",
             "-t",
-            help="Most loss: 'kl<=0.02', 'agreement>=0.99', 'perplexity_change<=1%'.",
+            help="Most loss: 'kl<=0.02', 'agreement>=0.99', 'perplexity_change<=1%'; with --task "
+            "'accuracy_loss<=0.5pt'.",
         ),
     ],
     batch_size: Annotated[
@@ -62,6 +64,13 @@ def command(
     field: Annotated[
         str, typer.Option(help="Field or column with the text, for --data in .jsonl and .parquet.")
     ] = "text",
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="Prompts with one right answer, for a tolerance on accuracy: a .jsonl file with prompt and "
+            "answer, or 'bundled' (for the bundled model). Half of them is held out, too."
+        ),
+    ] = None,
     recipe: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,9 +119,12 @@ def command(
     written. If none keeps the tolerance, the unmodified model is recommended.
     """
     from sere.cli.tune_tables import show
+    from sere.demo.tasks import HELDOUT_COUNT
+    from sere.evaluation.compare import task_examples
+    from sere.evaluation.config import CompareConfig
     from sere.evaluation.files import check_writable
     from sere.evaluation.sweep import Evaluator, SweepConfig
-    from sere.tuning import Tolerance, Traffic, most_shares, tune, write
+    from sere.tuning import Accuracy, Tolerance, Traffic, most_shares, tune, write
     from sere.tuning.ladder import ladders
 
     limit = Tolerance.parse(tolerance)
@@ -123,6 +135,9 @@ def command(
     ladders(recipe, layer.num_experts, layer.top_k, statistics)
     config = SweepConfig(seeds=shares or 1, sequences=sequences, sequence_length=length, prompt_tokens=prompt)
     texts = None if data is None else load_texts(data, field=field)
+    prompts = task_examples(CompareConfig(tasks=task, examples_per_task=HELDOUT_COUNT))
+    if limit.on_prompts and not prompts:
+        raise TuningError(f"{limit.text} is measured on prompts with answers. Give them with --task.")
     check_writable(out)
     if threads:
         torch.set_num_threads(threads)
@@ -130,9 +145,16 @@ def command(
     if shares is None:
         config = most_shares(tokenizer, texts, config, max(steps.shares))
     evaluator = Evaluator(loaded, tokenizer, statistics, texts, config, metric=metric, cache=out / POINTS)
+    accuracy = Accuracy(evaluator, prompts, seed, out / PROMPTS) if prompts else None
     with Console(stderr=True).status("starting") as status:
         record = tune(
-            evaluator, limit, steps, recipes=recipe, seed=seed, say=lambda text: status.update(Text(text))
+            evaluator,
+            limit,
+            steps,
+            recipes=recipe,
+            seed=seed,
+            accuracy=accuracy,
+            say=lambda text: status.update(Text(text)),
         )
     record.save(out / RECORD)
     write(record, artifact, folder)

@@ -1,5 +1,6 @@
 """Tuning: from a tolerance to operating points, searched on one half of the texts, confirmed on the other."""
 
+from sere.tuning.accuracy import Accuracy
 from sere.tuning.record import PointRecord, TuneRecord
 from sere.tuning.run import TARGETS, tune
 from sere.tuning.split import Split, most_shares
@@ -9,6 +10,7 @@ from sere.tuning.traffic import Traffic
 
 __all__ = [
     "TARGETS",
+    "Accuracy",
     "PointRecord",
     "Split",
     "Tolerance",

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from sere.evaluation.sweep import Point
 from sere.evaluation.sweep.estimate import Estimate
+from sere.tuning.accuracy import Accuracy
 from sere.tuning.compose import UNMODIFIED, compose
 from sere.tuning.judge import Judge, Trial
 from sere.tuning.record import PointRecord, SizeRecord
@@ -15,9 +16,14 @@ from sere.tuning.traffic import Traffic
 
 
 def confirm(
-    judge: Judge, name: str, best: Mapping[int, Trial | None], tolerance: Tolerance, traffic: Traffic
+    judge: Judge,
+    name: str,
+    best: Mapping[int, Trial | None],
+    tolerance: Tolerance,
+    traffic: Traffic,
+    accuracy: Accuracy | None = None,
 ) -> PointRecord:
-    """Measure the very policy that is to be written, at every batch size, on the held-out shares.
+    """Measure the very policy that is to be written, at every batch size, on the held-out shares and prompts.
 
     Args:
         judge: Of the search; its evaluator measures, its price foretells time.
@@ -25,6 +31,7 @@ def confirm(
         best: What the search chose for each batch size of the traffic; None leaves it as routed.
         tolerance: Limit that it was searched for.
         traffic: Weights of the batch sizes.
+        accuracy: Decodes the held-out prompts, for a tolerance on them.
 
     """
     policy = compose({size: None if trial is None else trial.policy for size, trial in best.items()})
@@ -34,8 +41,14 @@ def confirm(
     measured = {
         size: [evaluator.measure(policy, size, share) for share in heldout] for size in traffic.shares
     }
+    losses = {
+        size: list(map(tolerance.loss, points))
+        if accuracy is None
+        else accuracy.losses(policy, size, accuracy.split.heldout)
+        for size, points in measured.items()
+    }
     sizes = [
-        _size(judge, size, weight, best[size], measured[size], tolerance)
+        _size(judge, size, weight, best[size], measured[size], losses[size], tolerance.limit)
         for size, weight in traffic.shares.items()
     ]
     saved = []
@@ -55,9 +68,14 @@ def confirm(
 
 
 def _size(
-    judge: Judge, size: int, weight: float, best: Trial | None, points: list[Point], tolerance: Tolerance
+    judge: Judge,
+    size: int,
+    weight: float,
+    best: Trial | None,
+    points: list[Point],
+    losses: list[float],
+    limit: float,
 ) -> SizeRecord:
-    losses = [tolerance.loss(point) for point in points]
     record = SizeRecord(
         batch_size=size,
         weight=weight,
@@ -69,8 +87,8 @@ def _size(
         top1=Estimate.of([point.top1 for point in points]),
         perplexity_change=Estimate.of([point.perplexity_change for point in points]),
         search_loss=0.0 if best is None else best.loss,
-        bound=None if best is None else judge.split.bound(best.losses),
-        met=fmean(losses) <= tolerance.limit,
+        bound=None if best is None else best.bound,
+        met=fmean(losses) <= limit,
     )
     if judge.timed:
         plain, ours = _times(judge, record)

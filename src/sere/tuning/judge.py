@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ class Trial:
         policy: Short form.
         batch_size: B, live sequences.
         points: One a share.
-        losses: Loss on each share.
+        losses: Loss on each share, or group of prompts.
+        bound: Upper bound of the loss on held-out texts or prompts, at 95%; infinite where it was not taken.
 
     """
 
@@ -36,6 +38,7 @@ class Trial:
     batch_size: int
     points: tuple[Point, ...]
     losses: tuple[float, ...]
+    bound: float = math.inf
 
     @property
     def loss(self) -> float:
@@ -98,7 +101,8 @@ class Judge:
             if least > tolerance.limit:
                 return None
         whole = self.trial(policy, batch_size, tolerance, shares)
-        return whole if self.split.bound(whole.losses) <= tolerance.limit else None
+        whole = dataclasses.replace(whole, bound=self.split.bound(whole.losses))
+        return whole if whole.bound <= tolerance.limit else None
 
     def cost(self, trial: Trial) -> float:
         """Return what is to be made least: predicted seconds of a step, or distinct experts read."""

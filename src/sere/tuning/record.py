@@ -24,11 +24,11 @@ class SizeRecord(Part):
         policy: Setting chosen for it; None leaves it as routed.
         before: Distinct experts per layer and step that the router chose.
         after: Distinct experts that are read.
-        loss: The loss that the tolerance limits.
+        loss: The loss that the tolerance limits; one on accuracy is over groups of held-out prompts.
         kl: KL(unmodified || re-routed), nats per token.
         top1: Share of tokens with the same first choice.
         perplexity_change: Relative change of perplexity.
-        search_loss: Mean loss on the search's shares.
+        search_loss: Mean loss on the search's shares, or groups of prompts.
         bound: Upper bound that the search foretold for the held-out mean, at 95%; None if as routed.
         speedup: Predicted time of the unmodified model's step over this one's; None without a prediction.
         met: Whether the held-out mean loss is within the tolerance.
@@ -112,6 +112,7 @@ class TuneRecord(Part):
         traffic: Batch size to share of the steps.
         search: Shares of text that the search saw.
         heldout: Shares that it did not see.
+        prompts: Prompts with answers, half of them held out; None for a tolerance on text.
         config: The settings, defaults included.
         points: Operating points, the most careful first.
         recommended: Name of the confirmed point that saves most; None is the unmodified model.
@@ -132,6 +133,7 @@ class TuneRecord(Part):
     traffic: dict[int, float]
     search: list[int]
     heldout: list[int]
+    prompts: int | None = None
     config: dict[str, object]
     points: list[PointRecord]
     recommended: str | None

@@ -12,6 +12,8 @@ from sere.errors import TuningError
 from sere.evaluation.provenance import Provenance
 from sere.evaluation.sweep import Evaluator
 from sere.evaluation.sweep.run import check_sizes
+from sere.tuning.accuracy import Accuracy
+from sere.tuning.by_accuracy import search_by_accuracy
 from sere.tuning.confirm import confirm
 from sere.tuning.judge import Judge, Say, StepTime, Trial
 from sere.tuning.ladder import ladders
@@ -34,6 +36,7 @@ def tune(
     targets: Mapping[str, float] = TARGETS,
     seed: int = 0,
     step_time: StepTime | None = None,
+    accuracy: Accuracy | None = None,
     say: Say = lambda _text: None,
 ) -> TuneRecord:
     """Search for operating points on one half of the shares of text, and measure them on the other.
@@ -49,10 +52,12 @@ def tune(
         targets: Name of a point to the part of the tolerance that it may use, in (0, 1], rising.
         seed: Seed of the draw of the search's half.
         step_time: Predicts the time of a step, which then is made least; None makes distinct experts least.
+        accuracy: Prompts with answers, for a tolerance on accuracy; only then.
         say: Told what is about to be measured.
 
     Raises:
-        TuningError: If the evaluator has no artifact, a target is out of range or the shares are too few.
+        TuningError: If the evaluator has no artifact, a target is out of range, the shares are too few, or
+            a tolerance on accuracy has no prompts.
         PolicyError: If a recipe is unknown or changes nothing in this model.
         DataError: If the shares do not fill a batch size.
 
@@ -63,6 +68,12 @@ def tune(
         raise TuningError("operating points are kept in an artifact. Calibrate the model first.")
     if not targets or not all(0 < part <= 1 for part in targets.values()):
         raise TuningError(f"operating points take a part of the tolerance in (0, 1], not {dict(targets)}.")
+    if tolerance.on_prompts != (accuracy is not None):
+        raise TuningError(
+            f"{tolerance.text} is measured on prompts with answers. Give a task file (--task)."
+            if tolerance.on_prompts
+            else f"{tolerance.text} is measured on text. Leave the task file out, or tolerate accuracy_loss."
+        )
     split = Split.draw(evaluator.config.seeds, seed)
     provenance = Provenance.now(
         evaluator.model,
@@ -77,9 +88,14 @@ def tune(
     points, candidates = [], []
     for name, part in targets.items():
         limited = dataclasses.replace(tolerance, limit=tolerance.limit * part)
-        found = {size: search(judge, lines, size, limited, top_k) for size in traffic.shares}
+        found = {
+            size: search(judge, lines, size, limited, top_k)
+            if accuracy is None
+            else search_by_accuracy(judge, accuracy, lines, size, limited, top_k)
+            for size in traffic.shares
+        }
         best: dict[int, Trial | None] = {size: each.best for size, each in found.items()}
-        points.append(confirm(judge, name, best, limited, traffic))
+        points.append(confirm(judge, name, best, limited, traffic, accuracy))
         if part == max(targets.values()):
             candidates = [each for size in found for each in _candidates(judge, size, found[size])]
     return TuneRecord(
@@ -92,6 +108,7 @@ def tune(
         traffic=dict(traffic.shares),
         search=list(split.search),
         heldout=list(split.heldout),
+        prompts=None if accuracy is None else accuracy.prompts,
         config={**dataclasses.asdict(evaluator.config), "seed": seed, "targets": dict(targets)},
         points=points,
         recommended=_recommended(points),

@@ -50,6 +50,7 @@ def _point(record: TuneRecord, point: PointRecord) -> OperatingPoint:
         "limit": point.limit,
         "experts_saved": saved,
         "shares_of_text": len(record.heldout),
+        "prompts": record.prompts,
         "created": record.provenance.created,
         "sere": record.provenance.versions.get("sere"),
         "sizes": [_size(size) for size in point.sizes],

@@ -16,6 +16,8 @@ LOSSES: Final[dict[str, Callable[[Point], float]]] = {
     "perplexity_change": lambda point: point.perplexity_change,
 }
 """Name of a tolerance to the loss that it limits, which is 0 for the unmodified model and least is best."""
+ACCURACY: Final = "accuracy_loss"
+"""The tolerance that is measured on prompts with one right answer instead of on text."""
 _FORM = re.compile(r"\s*([a-z_]+)\s*(<=|>=)\s*([0-9.]+(?:e-?[0-9]+)?)\s*(%|pt)?\s*")
 _FLOORS: Final = ("agreement",)
 """Those whose limit is from below; the loss is what is missing to 1."""
@@ -27,7 +29,7 @@ class Tolerance:
 
     Attributes:
         text: As the user wrote it.
-        kind: Key of :data:`LOSSES`.
+        kind: Key of :data:`LOSSES`, or :data:`ACCURACY`.
         limit: Most loss: nats per token for ``kl``, a share in (0, 1) for the others.
 
     """
@@ -40,6 +42,8 @@ class Tolerance:
     def parse(cls, text: str) -> Tolerance:
         """Read ``kl<=0.02``, ``agreement>=0.99`` or ``99%``, ``perplexity_change<=1%``.
 
+        A tolerance on accuracy is in points of a hundred, ``accuracy_loss<=0.5pt``.
+
         Raises:
             TuningError: If it has another form, names nothing known, or leaves no room for any loss.
 
@@ -50,8 +54,9 @@ class Tolerance:
                 f"a tolerance cannot be {text!r}. Write for example 'kl<=0.02' or 'agreement>=0.99'."
             )
         kind, sign, number, unit = match.groups()
-        if kind not in LOSSES:
-            raise TuningError(f"there is no tolerance on {kind!r}.{did_you_mean(kind, LOSSES)}")
+        if kind not in (*LOSSES, ACCURACY):
+            known = did_you_mean(kind, [*LOSSES, ACCURACY])
+            raise TuningError(f"there is no tolerance on {kind!r}.{known}")
         wanted = ">=" if kind in _FLOORS else "<="
         if sign != wanted:
             raise TuningError(f"{text!r} has no limit on a loss. Write {kind}{wanted}{number}{unit or ''}.")
@@ -67,6 +72,11 @@ class Tolerance:
             )
         return cls(text.strip(), kind, limit)
 
+    @property
+    def on_prompts(self) -> bool:
+        """Whether it takes prompts with answers, and not text, to measure the loss."""
+        return self.kind == ACCURACY
+
     def loss(self, point: Point) -> float:
-        """Return the loss of a measured point."""
+        """Return the loss of a measured point; there is none for a tolerance on prompts."""
         return LOSSES[self.kind](point)
