@@ -18,7 +18,7 @@ from sere.engines.vllm.rows import RowKinds
 from sere.engines.vllm.scores import check_scores, scorer_of
 from sere.engines.vllm.settings import Resolved, Settings
 from sere.errors import EngineError, PolicyError
-from sere.kernels import Fused, fused
+from sere.kernels import Fused, FusedBackfill, fused
 from sere.routing import Guard, LayerStatistics, RouterScores, RoutingBatch, parse_policy
 from tests.artifact import made
 
@@ -117,10 +117,10 @@ def test_steps_are_counted_by_what_they_held():
     }
 
 
-def worker(*, graphs=False):
-    one = layer(switch=torch.ones((), dtype=torch.bool) if graphs else None)
+def worker(policy="sere:top_s=1,floor=0", *, graphs=False):
+    one = layer(policy, switch=torch.ones((), dtype=torch.bool) if graphs else None)
     resolved = Resolved(Settings(), one.policy, None)
-    engine = Engine(resolved, None, (one,), one.rows, graphs, 0, "sere:top_s=1,floor=0")
+    engine = Engine(resolved, None, (one,), one.rows, graphs, 0, policy)
     return SimpleNamespace(sere_engine=engine), one
 
 
@@ -249,6 +249,43 @@ def test_policies_get_the_routers_scores(policy):
     assert torch.equal(ids, wanted.ids)
     assert torch.equal(weights, wanted.weights)
     assert not torch.equal(ids, IDS)
+
+
+@pytest.mark.parametrize("policy", ["oea:top_s=1,floor=0", "xshare:size=2,floor=0", "des_vote:size=2"])
+@pytest.mark.parametrize("rows", [2, 3])
+def test_a_policy_that_backfills_counts_on_its_kernel_what_it_counts_as_plain_torch(policy, rows):
+    logits = torch.arange(24.0).view(3, 8).remainder(7)[:rows]
+    scorer = scorer_of(SimpleNamespace(scoring_func="softmax"))
+    fast, plain = (layer(policy, scorer=scorer, decode=(True, False)) for _ in range(2))
+    assert isinstance(fast.fused, FusedBackfill)
+    plain.fused = None
+    got, wanted = (one.route(IDS[:rows], WEIGHTS[:rows], None, logits) for one in (fast, plain))
+    assert torch.equal(got[0], wanted[0])
+    assert torch.equal(got[1], wanted[1])
+    assert read(fast.table) == read(plain.table)
+    assert sum(counts["rerouted"] for counts in read(fast.table).values()) > 0
+
+
+def test_captured_graphs_take_other_numbers_of_a_policy_that_backfills(monkeypatch):
+    served, one = worker("oea:top_s=1,floor=0", graphs=True)
+    one.scorer = scorer_of(SimpleNamespace(scoring_func="softmax"))
+    artifact = SimpleNamespace(operating_points={})
+    served.sere_engine.resolved = dataclasses.replace(served.sere_engine.resolved, artifact=artifact)
+    monkeypatch.setattr(remote, "statistics_of", lambda *_: LayerStatistics(NEAR))
+    monkeypatch.setattr(FusedBackfill, "in_place", lambda *_: True)  # as on a GPU: the graph reads `held`
+    held, logits = one.fused.held, torch.arange(16.0).view(2, 8).remainder(7)
+    moved = one.route(IDS[:2], WEIGHTS[:2], None, logits)[0]
+    assert moved.tolist() != IDS[:2].tolist()
+    remote.switch(served, "oea:top_s=1,floor=3")
+    assert one.fused.held is held
+    assert held.tolist() == [1, 3, 0]
+    remote.switch(served, "off")
+    assert held.tolist() == [2, 0, 0]
+    assert torch.equal(one.route(IDS[:2], WEIGHTS[:2], None, logits)[0], IDS[:2])
+    remote.switch(served, "on")
+    assert held.tolist() == [1, 3, 0]
+    with pytest.raises(EngineError, match="with policies that backfill"):
+        remote.switch(served, "xshare:size=2")
 
 
 @pytest.mark.parametrize(

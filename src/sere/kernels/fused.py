@@ -12,7 +12,7 @@ from sere.kernels.definition import add_to
 from sere.kernels.dispatch import backend_name
 from sere.kernels.op import reroute, reroute_into
 from sere.kernels.table import LayerTable, Options, obstacle
-from sere.routing import LayerStatistics, Policy
+from sere.routing import LayerStatistics, Policy, RouterScores
 
 
 @dataclass(eq=False)
@@ -40,8 +40,23 @@ class Fused:
         options = Options.of(policy, redirect_padding)
         return cls(LayerTable.prepare(statistics, options.threshold), options)
 
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self.table.order.device
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What captured graphs read in place."""
+        return self.table.similarity, self.table.order
+
     def route(
-        self, ids: Tensor, weights: Tensor, kinds: Tensor | None, counts: Tensor | None
+        self,
+        ids: Tensor,
+        weights: Tensor,
+        kinds: Tensor | None,
+        counts: Tensor | None,
+        scores: RouterScores | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Re-route one step into fresh tensors.
 
@@ -50,6 +65,7 @@ class Fused:
             weights: Weights, shape [T, K], float32, bfloat16 or float16.
             kinds: Row kinds, shape [T], or None for decode rows only.
             counts: Counters by phase, shape [3, len(FIELDS)], int64, added to; None counts nothing.
+            scores: Not looked at.
 
         Returns:
             Ids and weights of the same shapes and dtypes.
@@ -79,8 +95,10 @@ class Fused:
         own = torch.arange(self.table.num_experts, device=self.table.order.device).unsqueeze(1)
         self.table.order.copy_(self._order if on else own)
 
-    def fits(self, other: Fused) -> bool:
+    def fits(self, other: object) -> bool:
         """Whether ``other`` differs in nothing but its table, so that :meth:`take` can take it over."""
+        if not isinstance(other, Fused):
+            return False
         return replace(other.options, threshold=self.options.threshold) == self.options
 
     def take(self, other: Fused) -> None:

@@ -8,8 +8,9 @@ import torch
 import sere
 from sere.engines.transformers import find_layers
 from sere.errors import EngineError
+from sere.kernels import FusedBackfill
 from tests.engines.transformers import small
-from tests.engines.transformers.drive import random_ids, teacher_forced, watching
+from tests.engines.transformers.drive import random_artifact, random_ids, teacher_forced, watching
 from tests.engines.transformers.test_families import COVERED, NAMED, TOP_ONE
 from tests.engines.transformers.witness import best, chosen, share_error, unbalance, witness
 
@@ -114,6 +115,23 @@ def test_backfill_serves_only_what_is_active_and_the_router_liked_next(family):
         assert set(new_ids[new_weights != 0].tolist()) <= active
         moved += int(((new_ids != ids) & (new_weights != 0)).sum())
     assert moved > 0
+
+
+@pytest.mark.parametrize("policy", ["oea:top_s=1,floor=0", "xshare:size=4", "des_vote:size=4", "lynx:size=4"])
+def test_backfill_gives_on_its_kernel_what_it_gives_as_plain_torch(policy):
+    model, ids = small.build("qwen3_moe"), random_ids(6, 7)
+    artifact = random_artifact(model)
+    results = []
+    for fused in (True, False):
+        with sere.rerouted(model, artifact, policy) as handle:
+            for each in handle.reroutings:
+                assert isinstance(each.fused, FusedBackfill)
+                each.fused = each.fused if fused else None
+            results.append((teacher_forced(model, ids, prompt=4), handle.counters()))
+    (logits, counters), (plain, counted) = results
+    assert all(torch.equal(a, b) for a, b in zip(logits, plain, strict=True))
+    assert counters == counted
+    assert counters.total["rerouted"] > 0
 
 
 def test_the_layers_input_is_what_the_experts_are_given():

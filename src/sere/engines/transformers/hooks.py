@@ -155,17 +155,18 @@ def reroute(
     kinds, table = kinds.to(ids.device), rerouting.table_on(ids.device)
     logits = step.logits.pop(layer.name, None)
     policy = rerouting.policy_of(kinds)
+    needs = policy.needs if policy is not None else frozenset()
+    scores = rerouting.scores(logits, rows) if "scores" in needs else None
     fused = rerouting.fused_for(weights)
     if fused is not None and policy is not None:
-        new_ids, new_weights = fused.route(flat_ids, flat_weights, kinds, table)
+        new_ids, new_weights = fused.route(flat_ids, flat_weights, kinds, table, scores)
         return new_ids.view_as(ids), new_weights.view_as(weights)
-    needs = policy.needs if policy is not None else frozenset()
     batch = RoutingBatch(
         flat_ids,
         flat_weights,
         layer.num_experts,
         kinds,
-        scores=rerouting.scores(logits, rows) if "scores" in needs else None,
+        scores=scores,
         hidden=hidden.flatten(0, -2) if "hidden" in needs and hidden is not None else None,
     )
     inert = policy is None or policy.inert(batch.top_k) is not None

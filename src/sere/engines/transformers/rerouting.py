@@ -11,7 +11,7 @@ from sere.engines.transformers.counters import new_table
 from sere.engines.transformers.layers import MoELayer
 from sere.engines.transformers.scores import ScoreSource
 from sere.errors import EngineError
-from sere.kernels import Fused
+from sere.kernels import FusedPolicy, fuse
 from sere.routing import DECODE, Guard, LayerStatistics, Policy, RouterScores
 
 
@@ -38,7 +38,7 @@ class Rerouting:
     statistics: LayerStatistics
     table: Tensor | None
     source: ScoreSource | None = None
-    fused: Fused | None = None
+    fused: FusedPolicy | None = None
     guard: Guard | None = None
     guarded: Tensor | None = None
     called: bool = False
@@ -57,20 +57,23 @@ class Rerouting:
         device = device_of(layer.module)
         table = new_table(device) if counting else None
         guarded = torch.zeros((), dtype=torch.int64, device=device) if counting and guard else None
-        fused = None if policy.inert(layer.top_k) else Fused.of(policy, statistics)
-        prepared = () if fused is None else (fused.table.similarity, fused.table.order)
+        fused = None
+        if policy.inert(layer.top_k) is None:
+            fused = fuse(policy, statistics, layer.num_experts, layer.top_k, device)
+        prepared = () if fused is None else fused.tensors
         for tensor in (*_tensors(statistics).values(), *prepared, table, guarded):
             if tensor is not None and device.type != "cpu":
                 # Graphs captured on an accelerator may then read and write it in place.
                 torch._dynamo.mark_static_address(tensor)
         return cls(layer, policy, statistics, table, source, fused, guard, guarded)
 
-    def fused_for(self, weights: Tensor) -> Fused | None:
+    def fused_for(self, weights: Tensor) -> FusedPolicy | None:
         """Return the policy's kernel on the device of ``weights``; None if it has none, or no gradients."""
         if self.fused is None or (weights.requires_grad and torch.is_grad_enabled()):
             return None
-        if self.fused.table.order.device != weights.device:
-            self.fused = Fused.of(self.policy, self.statistics_on(weights.device))
+        if self.fused.device != weights.device:
+            layer, device = self.layer, weights.device
+            self.fused = fuse(self.policy, self.statistics_on(device), layer.num_experts, layer.top_k, device)
         return self.fused
 
     def table_on(self, device: torch.device) -> Tensor | None:

@@ -13,7 +13,6 @@ from sere.engines.vllm.counting import Counts, read
 from sere.engines.vllm.loading import Engine, place_of, statistics_of
 from sere.engines.vllm.scores import check_scores
 from sere.errors import EngineError
-from sere.kernels import Fused
 from sere.routing import Guard, LayerStatistics, Policy
 
 OFF, ON = "off", "on"
@@ -55,7 +54,8 @@ def switch(worker: Any, policy: str) -> str:
 
     Raises:
         EngineError: If steps are replayed from captured graphs and this is more than ``on``, ``off`` or
-            another threshold or metric of ``sere``; or if a router cannot give what the policy needs.
+            another threshold or metric of ``sere`` or other numbers of one that backfills; or if a router
+            cannot give what the policy needs.
         PolicyError: If the policy is wrong, or the server's guard is ``auto`` and nothing says for which
             steps the policy pays.
 
@@ -107,8 +107,11 @@ def engine_of(worker: Any) -> Engine:
 
 
 def _retable(engine: Engine, fresh: list[tuple[Policy, LayerStatistics]]) -> None:
-    """Put another threshold or similarity into the tables that captured graphs read."""
-    prepared = [Fused.of(policy, statistics) for policy, statistics in fresh]
+    """Put other numbers, or another threshold or similarity, into the tensors that captured graphs read."""
+    prepared = [
+        layer.fuse(policy, statistics)
+        for layer, (policy, statistics) in zip(engine.reroutings, fresh, strict=True)
+    ]
     exchanged = [
         (layer.fused, new)
         for layer, new in zip(engine.reroutings, prepared, strict=True)
@@ -117,11 +120,11 @@ def _retable(engine: Engine, fresh: list[tuple[Policy, LayerStatistics]]) -> Non
     if len(exchanged) < len(engine.reroutings):
         raise EngineError(
             "this server replays captured graphs, into which the policy is baked: only 'on', 'off', and with "
-            "sere the threshold and metric can be switched. Restart it with the other policy, or run with "
-            "--enforce-eager to switch freely."
+            "sere the threshold and metric can be switched, and with policies that backfill top_s, size and "
+            "floor. Restart it with the other policy, or run with --enforce-eager to switch freely."
         )
     for own, new in exchanged:
-        own.take(new)
+        own.take(new)  # type: ignore[arg-type]  # fits: it is of the same class
     for layer, (policy, statistics) in zip(engine.reroutings, fresh, strict=True):
         layer.policy, layer.statistics = policy, statistics
 

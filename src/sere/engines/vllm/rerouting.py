@@ -10,7 +10,7 @@ from torch import Tensor
 from sere.engines.vllm.counting import add_step, unchanged
 from sere.engines.vllm.rows import RowKinds
 from sere.engines.vllm.scores import RouterScorer
-from sere.kernels import Fused
+from sere.kernels import FusedPolicy, fuse
 from sere.routing import PREFILL, Guard, LayerStatistics, Policy, RouterScores, Routes, RoutingBatch
 
 _IDS = (torch.int32, torch.int64)
@@ -20,7 +20,7 @@ _IDS = (torch.int32, torch.int64)
 class Rerouting:
     """What one layer's custom operation needs; all tensors keep their address for the engine's life.
 
-    SERE runs on its fused kernel, any other policy as plain torch.
+    SERE and what selects and then backfills run on their fused kernels, any other policy as plain torch.
 
     Attributes:
         name: The layer's name in vLLM.
@@ -57,7 +57,7 @@ class Rerouting:
     guarded: Tensor | None = None
     enabled: bool = True
     calls: int = 0
-    fused: Fused | None = field(init=False, default=None)
+    fused: FusedPolicy | None = field(init=False, default=None)
     in_graph: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +66,11 @@ class Rerouting:
     def use(self, policy: Policy, statistics: LayerStatistics) -> None:
         """Serve ``policy`` from the next step on; captured graphs go on with what they hold."""
         self.policy, self.statistics = policy, statistics
-        self.fused = None if policy.inert(self.top_k) else Fused.of(policy, statistics)
+        self.fused = None if policy.inert(self.top_k) else self.fuse(policy, statistics)
+
+    def fuse(self, policy: Policy, statistics: LayerStatistics) -> FusedPolicy | None:
+        """Make ``policy`` ready for this layer's kernel; None if it has none."""
+        return fuse(policy, statistics, self.num_experts, self.top_k, self.rows.kinds.device)
 
     def turn(self, on: bool) -> None:
         """Turn the policy on or off, in captured graphs too."""
@@ -102,17 +106,18 @@ class Rerouting:
             if self.table is not None:
                 add_step(self.table, RoutingBatch(wide, weights, self.num_experts, kinds), None)
             return _copy(ids), _copy(weights)
+        needs = self.policy.needs
+        scores = self._scores(logits) if "scores" in needs else None
         if self.fused is not None and (self.switch is None or self.fused.in_place(wide, weights)):
             self.in_graph = self.switch is not None
-            new_ids, new_weights = self.fused.route(wide, weights, kinds, self.table)
+            new_ids, new_weights = self.fused.route(wide, weights, kinds, self.table, scores)
             return new_ids.to(ids.dtype), new_weights
-        needs = self.policy.needs
         batch = RoutingBatch(
             wide,
             weights,
             self.num_experts,
             kinds,
-            scores=self._scores(logits) if "scores" in needs else None,
+            scores=scores,
             hidden=hidden if "hidden" in needs else None,
         )
         routes = self.policy.route(batch, self.statistics, redirect_padding=True)
