@@ -78,3 +78,15 @@ def test_backfill_gives_rows_their_own_top_k_among_the_active_experts():
     counted = dict(zip(FIELDS, counts.tolist(), strict=True))
     assert counted["experts_after"] <= 12
     assert counted["rerouted"] > 0
+
+
+def test_a_row_with_more_open_slots_than_active_experts_gets_each_once():
+    step = make_step(rows=1, top_k=2, experts=8, skew=0.0)
+    options = BackfillOptions(0, 0, size=1)
+    ids, weights, _ = fused_backfill(*step.slots, step.scores, step.total, options)
+    assert_same(
+        fused_backfill(*step.slots, step.scores, step.total, options),
+        backfill_definition(*step.slots, step.scores, step.total, options),
+    )
+    assert ids.unique().numel() == 1
+    assert (weights != 0).sum() == 1

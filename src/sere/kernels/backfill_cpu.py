@@ -107,8 +107,9 @@ class _Block:
         best, can = _candidates(scores.order.detach().float().numpy()[lines], old, live, columns)
         turn = holes.cumsum(1) - 1
         if len(columns):
+            served = holes & (turn < len(columns))  # the rest has no active expert left
             turn = turn.clip(0, len(columns) - 1)
-            found = holes & np.take_along_axis(can, turn, 1)
+            found = served & np.take_along_axis(can, turn, 1)
             names = np.where(found, np.take_along_axis(best, turn, 1), old)
         else:
             found, names = np.zeros_like(holes), old
