@@ -151,7 +151,7 @@ def test_squared_distances_of_almost_no_variance_give_a_constant_kernel_as_publi
 
 def test_statistics_are_means_over_batches_of_means_over_tokens():
     batches = [outputs("spread", tokens=20), outputs("large", tokens=9)]
-    means = BatchMeans()
+    means = BatchMeans(len(batches))
     for values in batches:
         means.add(moments_of(values), cka(values, ["cka_poly_unbiased"]))
     found = means.statistics()
@@ -170,7 +170,7 @@ def test_statistics_are_means_over_batches_of_means_over_tokens():
 
 def test_the_order_of_batches_does_not_matter():
     batches = [moments_of(outputs(case)) for case in ("spread", "large", "far from the origin")]
-    forward, backward = BatchMeans(), BatchMeans()
+    forward, backward = BatchMeans(len(batches)), BatchMeans(len(batches))
     for batch in batches:
         forward.add(batch, {})
     for batch in reversed(batches):
